@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+#include "common/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int fill(struct gw_error *error, int code, enum gw_domain domain, int64_t native,
+		const char *format, va_list arguments)
+{
+	if (!error)
+		return code;
+	error->code = code;
+	error->domain = domain;
+	error->native = native;
+	(void)vsnprintf(error->msg, sizeof(error->msg), format, arguments);
+	return code;
+}
+
+int err_set(struct gw_error *error, int code, enum gw_domain domain, int64_t native,
+	    const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)fill(error, code, domain, native, format, arguments);
+	va_end(arguments);
+	return code;
+}
+
+int err_os(struct gw_error *error, int number, const char *format, ...)
+{
+	va_list arguments;
+	size_t used;
+
+	va_start(arguments, format);
+	(void)fill(error, -number, GW_DOMAIN_OS, number, format, arguments);
+	va_end(arguments);
+	if (!error)
+		return -number;
+	used = strlen(error->msg);
+	(void)snprintf(error->msg + used, sizeof(error->msg) - used, ": %s",
+		       strerrordesc_np(number) ? strerrordesc_np(number) : "unknown error");
+	return -number;
+}
+
+int err_own(struct gw_error *error, int code, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)fill(error, code, GW_DOMAIN_GPUWARD, 0, format, arguments);
+	va_end(arguments);
+	return code;
+}
