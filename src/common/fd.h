@@ -48,4 +48,14 @@ int fd_set_nonblocking(int fd);
 /* Now on CLOCK_MONOTONIC, in nanoseconds. */
 uint64_t now_ns(void);
 
+/* Tells the processor that the caller spins. */
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 #endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+#include "common/wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "common/fd.h"
+
+void wire_header_init(struct wire_header *header, enum wire_type type, uint32_t bytes)
+{
+	memset(header, 0, sizeof(*header));
+	header->magic = WIRE_MAGIC;
+	header->type = type;
+	header->bytes = bytes;
+	header->layout = WIRE_LAYOUT;
+	memcpy(header->version, GW_VERSION_TEXT, sizeof(GW_VERSION_TEXT));
+}
+
+int wire_send(int socket, const void *message, const int *fds, size_t n_fds)
+{
+	const struct wire_header *header = message;
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
+	} control = {0};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = header->bytes};
+	struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (n_fds > WIRE_FDS_MAX)
+		return -EINVAL;
+	if (n_fds > 0) {
+		struct cmsghdr *rights;
+
+		packet.msg_control = control.bytes;
+		packet.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+		rights = CMSG_FIRSTHDR(&packet);
+		rights->cmsg_level = SOL_SOCKET;
+		rights->cmsg_type = SCM_RIGHTS;
+		rights->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
+		memcpy(CMSG_DATA(rights), fds, sizeof(int) * n_fds);
+	}
+	while (sendmsg(socket, &packet, MSG_NOSIGNAL) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+/* Takes the descriptors of PACKET into FDS, and closes those that are more than expected. */
+static void take_fds(struct msghdr *packet, int fds[WIRE_FDS_MAX])
+{
+	size_t taken = 0;
+
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(packet); part; part = CMSG_NXTHDR(packet, part)) {
+		size_t count;
+
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+			if (taken < WIRE_FDS_MAX)
+				fds[taken++] = fd;
+			else
+				fd_close(fd);
+		}
+	}
+}
+
+static void close_fds(int fds[WIRE_FDS_MAX])
+{
+	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
+		fd_closep(&fds[i]);
+}
+
+int wire_receive(int socket, union wire_any *ret_message, int ret_fds[WIRE_FDS_MAX])
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int) * (WIRE_FDS_MAX + 1))];
+	} control;
+	struct iovec part = {.iov_base = ret_message, .iov_len = sizeof(*ret_message)};
+	struct msghdr packet = {.msg_iov = &part,
+				.msg_iovlen = 1,
+				.msg_control = control.bytes,
+				.msg_controllen = sizeof(control.bytes)};
+	ssize_t bytes;
+	int result;
+
+	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
+		ret_fds[i] = -1;
+	do {
+		bytes = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
+	} while (bytes < 0 && errno == EINTR);
+	if (bytes < 0)
+		return -errno;
+	take_fds(&packet, ret_fds);
+	if (bytes == 0)
+		return 0;
+	if (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		result = GW_EPROTOCOL;
+	else
+		result = wire_check(ret_message, (size_t)bytes);
+	if (result < 0) {
+		close_fds(ret_fds);
+		return result;
+	}
+	return (int)bytes;
+}
+
+static bool text_ends(const char *text, size_t bytes)
+{
+	return memchr(text, '\0', bytes) != NULL;
+}
+
+static bool name_is_good(const char name[GW_NAME_MAX])
+{
+	if (!text_ends(name, GW_NAME_MAX) || name[0] == '\0')
+		return false;
+	for (const char *c = name; *c; c++) {
+		if (*c <= ' ' || *c > '~')
+			return false;
+	}
+	return true;
+}
+
+static bool names_are_good(uint32_t count, const char names[GW_FUNCTIONS_MAX][GW_NAME_MAX])
+{
+	if (count > GW_FUNCTIONS_MAX)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		if (!name_is_good(names[i]))
+			return false;
+	}
+	return true;
+}
+
+static bool error_is_good(const struct gw_error *error)
+{
+	return error->code < 0 && error->domain <= GW_DOMAIN_NVML &&
+	       text_ends(error->msg, sizeof(error->msg));
+}
+
+static bool exit_is_good(const struct gw_exit *exit)
+{
+	return exit->end <= GW_END_PROTOCOL && exit->source <= GW_SOURCE_PROTOCOL &&
+	       text_ends(exit->text, sizeof(exit->text));
+}
+
+static bool command_is_good(const struct wire_open *open)
+{
+	uint32_t strings = 0;
+
+	if (open->command_bytes > WIRE_COMMAND_MAX)
+		return false;
+	for (uint32_t i = 0; i < open->command_bytes; i++)
+		strings += open->command[i] == '\0';
+	if (open->command_bytes > 0 && open->command[open->command_bytes - 1] != '\0')
+		return false;
+	return strings == open->command_count;
+}
+
+static bool open_is_good(const struct wire_open *open)
+{
+	return open->n_devices <= WIRE_DEVICES_MAX && open->workers >= 1 &&
+	       open->workers <= GW_WORKERS_MAX && open->max_start_failures >= 1 &&
+	       command_is_good(open);
+}
+
+/* The size that a message of TYPE must have; 0 for a type that is not known. */
+static size_t size_of_type(uint32_t type)
+{
+	static const struct {
+		uint32_t type;
+		uint32_t bytes;
+	} sizes[] = {
+		{WIRE_OPEN, sizeof(struct wire_open)},
+		{WIRE_KICK, sizeof(struct wire_kick)},
+		{WIRE_KILL, sizeof(struct wire_kill)},
+		{WIRE_CLOSE, sizeof(struct wire_close)},
+		{WIRE_UP, sizeof(struct wire_up)},
+		{WIRE_GONE, sizeof(struct wire_gone)},
+		{WIRE_FAILED, sizeof(struct wire_failed)},
+		{WIRE_READY, sizeof(struct wire_ready)},
+		{WIRE_FAULT, sizeof(struct wire_fault)},
+		{WIRE_START_FAILED, sizeof(struct wire_start_failed)},
+		{WIRE_STOP, sizeof(struct wire_stop)},
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (sizes[i].type == type)
+			return sizes[i].bytes;
+	}
+	return 0;
+}
+
+static bool body_is_good(const union wire_any *message)
+{
+	switch (message->header.type) {
+	case WIRE_OPEN:
+		return open_is_good(&message->open);
+	case WIRE_KILL:
+		return message->kill.slot < GW_WORKERS_MAX;
+	case WIRE_UP:
+		return message->up.slot < GW_WORKERS_MAX &&
+		       names_are_good(message->up.n_functions, message->up.functions);
+	case WIRE_GONE:
+		return message->gone.slot < GW_WORKERS_MAX && exit_is_good(&message->gone.exit);
+	case WIRE_FAILED:
+		return message->failed.slot < GW_WORKERS_MAX &&
+		       error_is_good(&message->failed.error);
+	case WIRE_READY:
+		return names_are_good(message->ready.n_functions, message->ready.functions);
+	case WIRE_START_FAILED:
+		return error_is_good(&message->start_failed.error);
+	default:
+		return true;
+	}
+}
+
+int wire_check(const union wire_any *message, size_t bytes)
+{
+	const struct wire_header *header = &message->header;
+
+	if (bytes < sizeof(*header) || header->magic != WIRE_MAGIC)
+		return GW_EPROTOCOL;
+	if (!text_ends(header->version, sizeof(header->version)))
+		return GW_EPROTOCOL;
+	if (header->layout != WIRE_LAYOUT || strcmp(header->version, GW_VERSION_TEXT) != 0)
+		return GW_EVERSION;
+	if (header->bytes != bytes || size_of_type(header->type) != bytes)
+		return GW_EPROTOCOL;
+	return body_is_good(message) ? 0 : GW_EPROTOCOL;
+}
