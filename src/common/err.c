@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static int fill(struct gw_error *error, int code, enum gw_domain domain, int64_t native,
-		const char *format, va_list arguments)
+__attribute__((format(printf, 5, 0))) static int fill(struct gw_error *error, int code,
+						      enum gw_domain domain, int64_t native,
+						      const char *format, va_list arguments)
 {
 	if (!error)
 		return code;
