@@ -203,7 +203,9 @@ static bool body_is_good(const union wire_any *message)
 	case WIRE_OPEN:
 		return open_is_good(&message->open);
 	case WIRE_KILL:
-		return message->kill.slot < GW_WORKERS_MAX;
+		return message->kill.slot < GW_WORKERS_MAX &&
+		       (message->kill.reason == GW_END_STOPPED ||
+			message->kill.reason == GW_END_PROTOCOL);
 	case WIRE_UP:
 		return message->up.slot < GW_WORKERS_MAX &&
 		       names_are_good(message->up.n_functions, message->up.functions);

@@ -77,6 +77,8 @@ struct wire_kill {
 	struct wire_header header;
 	uint32_t slot;
 	uint32_t incarnation;
+	uint32_t reason; /* the enum gw_end to report: GW_END_STOPPED or GW_END_PROTOCOL */
+	uint32_t reserved;
 };
 
 struct wire_close {
