@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Description: each checker of tools/ accepts what is right and finds a fault that is planted for it."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+HEADER = "#define GW_PUBLIC\n/* GW_PUBLIC int gw_commented(void); */\nGW_PUBLIC int gw_one(int a);\nGW_PUBLIC int *gw_two(void);\n"
+MAP = "N {\nglobal:\n\tgw_one;\n\tgw_two;\nlocal:\n\t*;\n};\n"
+PAGE = "gw_one(3)\n\n# NAME\n\ngw_one, gw_two - do it\n\n# SYNOPSIS\n"
+SOURCE = '#include "gpuward.h"\nint gw_one(int a) { return a; }\nint *gw_two(void) { return 0; }\n'
+
+
+def run(tool, *arguments, env=None):
+    done = subprocess.run([os.path.join(ROOT, "tools", tool), *arguments], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, env=env, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        # The cleanup removes the folder also when the test fails.
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+
+class Layers(Case):
+    def check(self, name, include, fault):
+        for known in ("common/fd.h", "gpu/cuda.h", "gpu/nvml.h", "gpu/faults.h", "gpu/dl.h", "probe/client.h",
+                      "ward/loop.h", "lib/pool.h", "worker/serve.h"):
+            self.write(known, "")
+        self.write(name, f"int x;\n{include}\n")
+        status, out = run("check-layers", self.root)
+        self.assertEqual(status, 1 if fault else 0, out)
+        if fault:
+            self.assertIn(f"src/{name}:2:", out)
+
+    def test_ward_must_not_know_cuda(self):
+        self.check("ward/slot.c", '#include "gpu/cuda.h"', True)
+
+    def test_library_must_not_know_nvml(self):
+        self.check("lib/pool.c", '#  include "gpu/nvml.h"', True)
+
+    def test_worker_must_not_know_nvml(self):
+        self.check("worker/serve.c", '#include "gpu/nvml.h"', True)
+
+    def test_common_must_not_know_what_is_above(self):
+        self.check("common/ring.c", '#include "gpu/faults.h"', True)
+
+    def test_only_the_drills_workers_in_the_cli_know_cuda(self):
+        self.check("cli/drill_worker.c", '#include "gpu/cuda.h"', False)
+        self.check("cli/drill.c", '#include "gpu/cuda.h"', True)
+
+    def test_nobody_includes_the_vendors_header(self):
+        self.check("worker/serve.c", "#include <cuda.h>", True)
+
+    def test_a_folder_without_a_rule_is_a_fault(self):
+        self.write("other/a.c", "int x;\n")
+        self.assertEqual(run("check-layers", self.root)[0], 1)
+
+    def test_what_is_allowed_is_accepted(self):
+        self.check("ward/slot.c", '#include "common/fd.h"', False)
+        self.check("ward/slot.c", '#include "gpu/faults.h"', False)
+        self.check("ward/slot.c", '#include "probe/client.h"', False)
+        self.check("lib/isolate.c", '#include "gpu/dl.h"', False)
+        self.check("worker/serve.c", '#include "gpu/cuda.h"', False)
+
+
+class Exports(Case):
+    def setUp(self):
+        super().setUp()
+        self.parts = {"include/gpuward.h": HEADER, "src/lib/libgpuward.map": MAP, "man/gw_one.3.scd": PAGE,
+                      "x.c": SOURCE}
+
+    def check(self):
+        for path, text in self.parts.items():
+            self.write(path, text)
+        library = os.path.join(self.root, "libgpuward.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-I", os.path.join(self.root, "include"), "-o", library,
+                        os.path.join(self.root, "x.c")], check=True)
+        return run("check-exports", self.root, self.root)
+
+    def test_four_lists_that_agree(self):
+        status, out = self.check()
+        self.assertEqual(status, 0, out)
+        self.assertIn("2 functions, 0 faults", out)
+
+    def test_a_function_without_a_page(self):
+        self.parts["man/gw_one.3.scd"] = PAGE.replace(", gw_two", "")
+        status, out = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("gw_two: declared in include/gpuward.h, missing in the manual", out)
+
+    def test_a_function_that_the_map_hides(self):
+        self.parts["src/lib/libgpuward.map"] = MAP.replace("\tgw_two;\n", "")
+        self.assertEqual(self.check()[0], 1)
+
+    def test_an_internal_symbol_that_leaks(self):
+        self.parts["x.c"] = SOURCE + "int ring_push(void) { return 0; }\n"
+        status, out = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("ring_push: in the library, not declared", out)
+
+    def test_a_declared_function_that_does_not_exist(self):
+        self.parts["include/gpuward.h"] = HEADER + "GW_PUBLIC void gw_three(void);\n"
+        status, out = self.check()
+        self.assertEqual(status, 1)
+        self.assertIn("gw_three: declared in include/gpuward.h, missing in the library", out)
+
+
+class Sizes(Case):
+    def check(self, lines, more=0):
+        self.write("src/a/b.c", "int f(int a,\n      int b)\n{\n" + "\ta++;\n" * lines + "}\n" + "\n" * more)
+        return run("sizes", "--root", self.root)
+
+    def test_a_function_of_80_lines_is_accepted(self):
+        status, out = self.check(80)
+        self.assertEqual(status, 0, out)
+        self.assertIn("80 f (src/a/b.c:3)", out)
+
+    def test_a_function_of_81_lines_is_not(self):
+        status, out = self.check(81)
+        self.assertEqual(status, 1)
+        self.assertIn("src/a/b.c:3: f has 81 lines", out)
+
+    def test_a_file_of_601_lines_is_not(self):
+        status, out = self.check(10, 601 - 14)
+        self.assertEqual(status, 1)
+        self.assertIn("src/a/b.c: 601 lines", out)
+
+
+class Counts(Case):
+    def count(self, status, *results):
+        record = self.write("log.json", "".join('{"result": "%s"}\n' % result for result in results))
+        counts = os.path.join(self.root, "counts")
+        status = run("count-tests", str(status), record, env={**os.environ, "CHECK_COUNTS": counts})[0]
+        text = ""
+        if os.path.exists(counts):
+            with open(counts, encoding="utf-8") as file:
+                text = file.read()
+        return status, text
+
+    def test_each_result_is_counted(self):
+        self.assertEqual(self.count(1, "OK", "OK", "FAIL", "TIMEOUT", "SKIP", "EXPECTEDFAIL"),
+                         (1, "3 2 1\n"))
+
+    def test_a_failure_is_not_hidden_by_the_status(self):
+        self.assertEqual(self.count(0, "OK", "ERROR")[0], 1)
+
+    def test_no_test_is_no_success(self):
+        self.assertEqual(self.count(0), (77, ""))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
