@@ -303,11 +303,24 @@ struct gw_pool_options {
 	uint32_t spin_ns; /* how long a side that waits spins before it sleeps; 0 = not at all */
 };
 
-/* Sets every field of an option structure to its default. */
+/* An option structure with every field at its default: struct gw_x o = GW_OPTIONS(struct gw_x). */
+#ifdef __cplusplus
+extern "C++" {
+template <class type> inline type gw_options_of()
+{
+	type options = {};
+
+	options.size = sizeof(type);
+	return options;
+}
+}
+#define GW_OPTIONS(type) gw_options_of<type>()
+#else
 #define GW_OPTIONS(type)                                                                           \
 	{                                                                                          \
-		sizeof(type)                                                                       \
+		.size = sizeof(type)                                                               \
 	}
+#endif
 
 /*
  * Starts a ward and its workers, and waits until the first worker is ready.
