@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Description: each checker of tools/ accepts what is right and finds a fault that is planted for it."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
-HEADER = "#define GW_PUBLIC\n/* GW_PUBLIC int gw_commented(void); */\nGW_PUBLIC int gw_one(int a);\nGW_PUBLIC int *gw_two(void);\n"
+HEADER = "#define GW_PUBLIC __attribute__((visibility(\"default\")))\n/* GW_PUBLIC int gw_commented(void); */\nGW_PUBLIC int gw_one(int a);\nGW_PUBLIC int *gw_two(void);\n"
 MAP = "N {\nglobal:\n\tgw_one;\n\tgw_two;\nlocal:\n\t*;\n};\n"
 PAGE = "gw_one(3)\n\n# NAME\n\ngw_one, gw_two - do it\n\n# SYNOPSIS\n"
 SOURCE = '#include "gpuward.h"\nint gw_one(int a) { return a; }\nint *gw_two(void) { return 0; }\n'
@@ -118,6 +119,52 @@ class Exports(Case):
         status, out = self.check()
         self.assertEqual(status, 1)
         self.assertIn("gw_three: declared in include/gpuward.h, missing in the library", out)
+
+
+class InstallDeps(Case):
+    """With commands of its own in place of the system's: nothing is really installed."""
+
+    def check(self, wanted, absent, uid=0, apt_status=0):
+        """Runs it where the packages ABSENT are missing, and commands too. Returns status, words, apt calls."""
+        folder = os.path.join(self.root, "bin")
+        calls = os.path.join(self.root, "calls")
+        for name in ("bash", "sh", "env", "mktemp", "rm", "tail"):
+            os.makedirs(folder, exist_ok=True)
+            os.symlink(shutil.which(name), os.path.join(folder, name))
+        programs = {
+            "dpkg-query": f'case " {absent} " in *" $4 "*) exit 1 ;; esac; echo -n installed',
+            "apt-get": f'echo "$*" >>{calls}; exit {apt_status}',
+            "pkg-config": "exit 1",
+            "id": f"echo {uid}",
+        }
+        for name, text in programs.items():
+            os.chmod(self.write("bin/" + name, f"#!/bin/sh\n{text}\n"), 0o755)
+        done = run("install-deps", wanted, env={"PATH": folder})
+        lines = []
+        if os.path.exists(calls):
+            with open(calls, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+        return *done, lines
+
+    def test_nothing_is_missing_and_nothing_is_called(self):
+        self.assertEqual(self.check("test", ""), (0, "", []))
+
+    def test_only_what_is_missing_is_installed(self):
+        status, out, calls = self.check("build", "meson libjansson-dev valgrind")
+        self.assertEqual(status, 0, out)
+        self.assertEqual(calls, ["-q update", "-q install -y --no-install-recommends meson libjansson-dev"])
+        self.assertIn("meson: build system", out)
+
+    def test_without_root_it_prints_the_one_command(self):
+        status, out, calls = self.check("build", "meson", uid=1000)
+        self.assertEqual((status, calls), (2, []))
+        self.assertIn("apt-get update && apt-get install -y --no-install-recommends meson\n", out)
+
+    def test_without_a_network_it_goes_on_if_it_can(self):
+        self.assertEqual(self.check("build", "libjansson-dev", apt_status=100)[0], 1)
+
+    def test_without_a_network_it_stops_if_it_cannot(self):
+        self.assertEqual(self.check("build", "ninja-build", apt_status=100)[0], 2)
 
 
 class Sizes(Case):
