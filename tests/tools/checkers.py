@@ -134,6 +134,7 @@ class InstallDeps(Case):
         programs = {
             "dpkg-query": f'case " {absent} " in *" $4 "*) exit 1 ;; esac; echo -n installed',
             "apt-get": f'echo "$*" >>{calls}; exit {apt_status}',
+            "apt-cache": 'test "$2" != scdoc',
             "pkg-config": "exit 1",
             "id": f"echo {uid}",
         }
@@ -154,6 +155,12 @@ class InstallDeps(Case):
         self.assertEqual(status, 0, out)
         self.assertEqual(calls, ["-q update", "-q install -y --no-install-recommends meson libjansson-dev"])
         self.assertIn("meson: build system", out)
+
+    def test_what_the_archive_lacks_stops_nothing_else(self):
+        status, out, calls = self.check("test", "strace scdoc")
+        self.assertEqual(status, 1, out)
+        self.assertEqual(calls[1:], ["-q install -y --no-install-recommends strace"])
+        self.assertIn("scdoc is not in this system's archive", out)
 
     def test_without_root_it_prints_the_one_command(self):
         status, out, calls = self.check("build", "meson", uid=1000)
