@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The asking side of the probe.
+ *
+ * Runs in: ward and command line. Never waits for the probe without a deadline, and never for its death
+ * once it is late: SIGKILL cannot end a process that sleeps in the driver.
+ *
+ *	here                              probe
+ *	request, ticket 7        ->
+ *	poll(socket, deadline)            hangs in NVML
+ *	deadline: SIGKILL by pidfd,
+ *	close, "does not answer"
+ *	... goes on ...                   dies when the driver lets it; reaped by probe_reap()
+ *
+ * Read next: client.h, spawn.c.
+ */
+#include "probe/client.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/fd.h"
+#include "common/self.h"
+#include "probe/spawn.h"
+
+#ifndef P_PIDFD
+#define P_PIDFD 3
+#endif
+
+/* So long a healthy probe may take to leave after its socket is closed; then it is killed. */
+#define LEAVE_NS 500000000ULL
+
+int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
+	       struct gw_error *ret_error)
+{
+	struct probe probe = {.pid = -1, .pidfd = -1, .socket = -1};
+	char found[PATH_MAX];
+	cleanup_fd int ours = -1;
+	cleanup_fd int theirs = -1;
+	int sockets[2];
+	int code;
+
+	if (!path) {
+		code = self_find_helper("gpuward-probe", found, sizeof(found), ret_error);
+		if (code < 0)
+			return code;
+		path = found;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+		return err_os(ret_error, errno, "cannot make a socket for the probe");
+	ours = sockets[0];
+	theirs = sockets[1];
+	code = spawn_probe(path, theirs, &probe.pid, &probe.pidfd, ret_error);
+	if (code < 0)
+		return code;
+	probe.socket = fd_steal(&ours);
+	probe.deadline_ns = deadline_ns ? deadline_ns : PROBE_DEADLINE_NS;
+	*ret_probe = probe;
+	return 0;
+}
+
+static void kill_probe(const struct probe *probe)
+{
+	if (probe->pidfd >= 0)
+		(void)syscall(SYS_pidfd_send_signal, probe->pidfd, SIGKILL, NULL, 0);
+}
+
+/* Reaps the probe if it has ended. Returns false while it lives; INFO may say how it ended. */
+static bool reap(struct probe *probe, siginfo_t *info)
+{
+	int result;
+
+	memset(info, 0, sizeof(*info));
+	if (probe->pidfd < 0)
+		return true;
+	do {
+		result = waitid((idtype_t)P_PIDFD, (id_t)probe->pidfd, info, WEXITED | WNOHANG);
+	} while (result < 0 && errno == EINTR);
+	/* ECHILD: the program around us reaps all its children. That it has ended shows on the pidfd. */
+	if (result == 0 && info->si_pid == 0)
+		return false;
+	fd_closep(&probe->pidfd);
+	return true;
+}
+
+bool probe_reap(struct probe *probe)
+{
+	siginfo_t info;
+
+	return reap(probe, &info);
+}
+
+/* Waits for FD to be readable until UNTIL_NS. Returns 1, 0 when the time is up, or -errno. */
+static int wait_readable(int fd, uint64_t until_ns)
+{
+	struct pollfd entry = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		uint64_t now = now_ns();
+		uint64_t left_ns = now < until_ns ? until_ns - now : 0;
+		struct timespec left = {(time_t)(left_ns / 1000000000),
+					(long)(left_ns % 1000000000)};
+		int ready = ppoll(&entry, 1, &left, NULL);
+
+		if (ready >= 0)
+			return ready;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+void probe_close(struct probe *probe)
+{
+	bool given_up = probe->socket < 0;
+
+	fd_closep(&probe->socket);
+	if (probe->pidfd >= 0 && !given_up) {
+		if (wait_readable(probe->pidfd, now_ns() + LEAVE_NS) != 1) {
+			kill_probe(probe);
+			(void)wait_readable(probe->pidfd, now_ns() + LEAVE_NS);
+		}
+	}
+	(void)probe_reap(probe);
+	fd_closep(&probe->pidfd);
+}
+
+/* No more questions: keeps the reason for later ones. Returns its code. */
+static int give_up(struct probe *probe, const struct gw_error *reason, struct gw_error *ret_error)
+{
+	kill_probe(probe);
+	fd_closep(&probe->socket);
+	probe->ended = *reason;
+	(void)probe_reap(probe);
+	if (ret_error)
+		*ret_error = *reason;
+	return reason->code;
+}
+
+static int give_up_late(struct probe *probe, struct gw_error *ret_error)
+{
+	uint64_t millis = (probe->deadline_ns + 999999) / 1000000;
+	struct gw_error reason = {0};
+
+	if (millis % 1000 == 0)
+		(void)err_own(&reason, GW_EDRIVER, "driver does not answer (%llu s)",
+			      (unsigned long long)(millis / 1000));
+	else
+		(void)err_own(&reason, GW_EDRIVER, "driver does not answer (%llu.%03llu s)",
+			      (unsigned long long)(millis / 1000),
+			      (unsigned long long)(millis % 1000));
+	return give_up(probe, &reason, ret_error);
+}
+
+/* The end of the socket can be seen a moment before the process can be reaped. */
+static int give_up_dead(struct probe *probe, struct gw_error *ret_error)
+{
+	struct gw_error reason = {0};
+	siginfo_t info;
+
+	(void)wait_readable(probe->pidfd, now_ns() + LEAVE_NS);
+	if (!reap(probe, &info) || info.si_pid == 0)
+		(void)err_own(&reason, GW_EDRIVER, "the probe process closed its socket");
+	else if (info.si_code == CLD_EXITED)
+		(void)err_own(&reason, GW_EDRIVER,
+			      "the probe process exited with code %d while it asked the driver",
+			      info.si_status);
+	else
+		(void)err_own(&reason, GW_EDRIVER,
+			      "the probe process was killed by signal %d (%s) while it asked the "
+			      "driver",
+			      info.si_status, sigdescr_np(info.si_status));
+	return give_up(probe, &reason, ret_error);
+}
+
+static int give_up_garbled(struct probe *probe, int code, struct gw_error *ret_error)
+{
+	struct gw_error reason = {0};
+
+	if (code == GW_EVERSION)
+		(void)err_own(&reason, code,
+			      "the probe program is of another version: install gpuward anew");
+	else
+		(void)err_own(&reason, code, "the probe sent a message that breaks the rules");
+	return give_up(probe, &reason, ret_error);
+}
+
+static void keep_event(struct probe *probe, const struct probe_reply *reply)
+{
+	uint32_t last = (probe->event_first + probe->event_count) % PROBE_EVENTS_MAX;
+
+	probe->events_dropped += reply->xid.dropped;
+	if (probe->event_count == PROBE_EVENTS_MAX) {
+		probe->events_dropped++;
+		return;
+	}
+	probe->events[last] = (struct probe_event){reply->error, reply->xid};
+	probe->event_count++;
+}
+
+/* Takes one message. Returns 1 and *RET_REPLY, 0 when there is none, or the code of giving up. */
+static int take_message(struct probe *probe, struct probe_reply *ret_reply,
+			struct gw_error *ret_error)
+{
+	union {
+		struct probe_reply reply;
+		char bytes[sizeof(struct probe_reply) + 1]; /* a longer message shows */
+	} message;
+	ssize_t got;
+	int code;
+
+	do {
+		got = recv(probe->socket, &message, sizeof(message), MSG_DONTWAIT);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0 && errno == EAGAIN)
+		return 0;
+	if (got <= 0)
+		return give_up_dead(probe, ret_error);
+	code = probe_take_reply(&message, (size_t)got, ret_reply);
+	return code < 0 ? give_up_garbled(probe, code, ret_error) : 1;
+}
+
+static int send_request(struct probe *probe, uint32_t kind, uint32_t device,
+			struct gw_error *ret_error)
+{
+	struct probe_request request = {.magic = PROBE_MAGIC,
+					.layout = PROBE_LAYOUT,
+					.kind = (uint16_t)kind,
+					.device = device,
+					.ticket = ++probe->ticket};
+	ssize_t sent;
+
+	do {
+		sent = send(probe->socket, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? give_up_dead(probe, ret_error) : 0;
+}
+
+/* Waits for the answer to the last request; events that come first are kept. */
+static int await_reply(struct probe *probe, uint32_t kind, struct probe_reply *ret_reply,
+		       struct gw_error *ret_error)
+{
+	uint64_t until_ns = now_ns() + probe->deadline_ns;
+
+	for (;;) {
+		int code = wait_readable(probe->socket, until_ns);
+
+		if (code == 0)
+			return give_up_late(probe, ret_error);
+		if (code < 0)
+			return err_os(ret_error, -code, "cannot wait for the probe");
+		code = take_message(probe, ret_reply, ret_error);
+		if (code < 0)
+			return code;
+		if (code == 0)
+			continue;
+		if (ret_reply->kind == PROBE_XID)
+			keep_event(probe, ret_reply);
+		else if (ret_reply->kind != kind || ret_reply->ticket != probe->ticket)
+			return give_up_garbled(probe, GW_EPROTOCOL, ret_error);
+		else
+			break;
+	}
+	if (ret_reply->error.code < 0 && ret_error)
+		*ret_error = ret_reply->error;
+	return ret_reply->error.code;
+}
+
+static int already_ended(const struct probe *probe, struct gw_error *ret_error)
+{
+	if (ret_error)
+		*ret_error = probe->ended;
+	return probe->ended.code;
+}
+
+static int ask(struct probe *probe, uint32_t kind, uint32_t device, struct probe_reply *ret_reply,
+	       struct gw_error *ret_error)
+{
+	int code;
+
+	if (probe->socket < 0)
+		return already_ended(probe, ret_error);
+	code = send_request(probe, kind, device, ret_error);
+	return code < 0 ? code : await_reply(probe, kind, ret_reply, ret_error);
+}
+
+int probe_ask_driver(struct probe *probe, struct probe_driver *ret, struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = ask(probe, PROBE_DRIVER, 0, &reply, ret_error);
+
+	if (code == 0)
+		*ret = reply.driver;
+	return code;
+}
+
+int probe_ask_device(struct probe *probe, uint32_t device, struct probe_device *ret,
+		     struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = ask(probe, PROBE_DEVICE, device, &reply, ret_error);
+
+	if (code == 0)
+		*ret = reply.device;
+	return code;
+}
+
+int probe_ask_memory(struct probe *probe, uint32_t device, struct probe_memory *ret,
+		     struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = ask(probe, PROBE_MEMORY, device, &reply, ret_error);
+
+	if (code == 0)
+		*ret = reply.memory;
+	return code;
+}
+
+int probe_ask_processes(struct probe *probe, uint32_t device, struct probe_processes *ret,
+			struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = ask(probe, PROBE_PROCESSES, device, &reply, ret_error);
+
+	if (code == 0)
+		*ret = reply.processes;
+	return code;
+}
+
+int probe_ask_recovery(struct probe *probe, uint32_t device, enum probe_action *ret,
+		       struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = ask(probe, PROBE_RECOVERY, device, &reply, ret_error);
+
+	if (code == 0)
+		*ret = (enum probe_action)reply.recovery.action;
+	return code;
+}
+
+int probe_watch(struct probe *probe, struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+
+	return ask(probe, PROBE_WATCH, 0, &reply, ret_error);
+}
+
+int probe_next_event(struct probe *probe, struct probe_event *ret_event, struct gw_error *ret_error)
+{
+	struct probe_reply reply;
+	int code = 1;
+
+	if (probe->event_count == 0) {
+		if (probe->socket < 0)
+			return already_ended(probe, ret_error);
+		code = take_message(probe, &reply, ret_error);
+		if (code <= 0)
+			return code;
+		if (reply.kind != PROBE_XID)
+			return give_up_garbled(probe, GW_EPROTOCOL, ret_error);
+		keep_event(probe, &reply);
+	}
+	*ret_event = probe->events[probe->event_first];
+	probe->event_first = (probe->event_first + 1) % PROBE_EVENTS_MAX;
+	probe->event_count--;
+	return 1;
+}

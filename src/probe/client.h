@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks the probe, with a deadline for every question.
+ *
+ * Runs in: ward and command line, one thread per probe. Knows nothing of NVML. A question blocks until
+ * its reply or the deadline, never longer: a probe that is late is killed and given up, and the caller
+ * goes on. A process that hangs in the driver may stay for as long as the driver hangs; nobody waits
+ * for it. To go on asking, open another one.
+ *
+ * Invariant: a struct probe whose socket is -1 answers every question with the error that ended it.
+ * Read next: probe_wire.h for the answers, client.c.
+ */
+#ifndef GPUWARD_PROBE_CLIENT_H
+#define GPUWARD_PROBE_CLIENT_H
+
+#include <gpuward.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "probe/probe_wire.h"
+
+#define PROBE_DEADLINE_NS 5000000000ULL
+#define PROBE_EVENTS_MAX  32U
+
+/* An Xid event, or the end of events: then error.code is not 0. */
+struct probe_event {
+	struct gw_error error;
+	struct probe_xid xid;
+};
+
+struct probe {
+	pid_t pid;
+	int pidfd;  /* readable when the process has ended; -1 when it was reaped */
+	int socket; /* -1 when it was given up */
+	uint64_t deadline_ns;
+	uint64_t ticket;
+	struct gw_error ended; /* why it was given up */
+	/* Events that came while an answer was awaited. */
+	struct probe_event events[PROBE_EVENTS_MAX];
+	uint32_t event_first;
+	uint32_t event_count;
+	uint64_t events_dropped; /* by the probe or here: for want of room */
+};
+
+/*
+ * Starts a probe. PATH is the program, or NULL for where it is installed. DEADLINE_NS is for each
+ * question; 0 = 5 s. Loads no driver yet. Does not wait for anything but exec.
+ * Returns 0, or -errno: the program is missing or cannot be started. End it with probe_close().
+ */
+int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
+	       struct gw_error *ret_error);
+
+/*
+ * Ends the probe. One that is healthy is gone and reaped on return, after at most 1 s; one that hangs in
+ * the driver is left behind, killed. A struct that is all zero but for pidfd and socket of -1 is fine.
+ */
+void probe_close(struct probe *probe);
+
+/* Reaps a probe that was given up, if it has ended meanwhile: for when `pidfd` is readable. Returns
+ * true when nothing is left of it. Never blocks. */
+bool probe_reap(struct probe *probe);
+
+/*
+ * The questions. Each returns 0, or: GW_EDRIVER "driver does not answer (5 s)", or the probe died (no
+ * more questions then); GW_EPROTOCOL, GW_EVERSION (the same); or what NVML says, with domain NVML:
+ * -ENODEV, -EACCES, GW_EDRIVER and so on.
+ */
+int probe_ask_driver(struct probe *probe, struct probe_driver *ret, struct gw_error *ret_error);
+int probe_ask_device(struct probe *probe, uint32_t device, struct probe_device *ret,
+		     struct gw_error *ret_error);
+int probe_ask_memory(struct probe *probe, uint32_t device, struct probe_memory *ret,
+		     struct gw_error *ret_error);
+int probe_ask_processes(struct probe *probe, uint32_t device, struct probe_processes *ret,
+			struct gw_error *ret_error);
+int probe_ask_recovery(struct probe *probe, uint32_t device, enum probe_action *ret,
+		       struct gw_error *ret_error);
+
+/* Asks for Xid events. They arrive on probe->socket: watch it, then call probe_next_event(). */
+int probe_watch(struct probe *probe, struct gw_error *ret_error);
+
+/*
+ * Takes the next event without blocking. Returns 1 and *RET_EVENT, 0 when there is none now, or a
+ * negative code when the probe has died. Call it until it returns 0, and also after a question: events
+ * that came meanwhile wait in the struct, not in the socket.
+ */
+int probe_next_event(struct probe *probe, struct probe_event *ret_event,
+		     struct gw_error *ret_error);
+
+#endif
