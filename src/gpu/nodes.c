@@ -139,7 +139,7 @@ static void read_gpu(const char *root, const char *id, struct nodes *nodes)
 
 	if (nodes->gpu_count == NODES_GPU_MAX || strlen(id) >= sizeof(gpu.pci))
 		return;
-	(void)snprintf(gpu.pci, sizeof(gpu.pci), "%s", id);
+	memcpy(gpu.pci, id, strlen(id) + 1);
 	(void)snprintf(path, sizeof(path), "/proc/driver/nvidia/gpus/%s/information", id);
 	stream = open_text(root, path);
 	while (stream && fgets(line, sizeof(line), stream)) {
