@@ -13,7 +13,7 @@
 
 #define SETTINGS_MAX 65536
 
-static void say(const char *format, va_list arguments)
+__attribute__((format(printf, 1, 0))) static void say(const char *format, va_list arguments)
 {
 	char line[1024];
 	int start = snprintf(line, sizeof(line), "softgpu: ");
