@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+#include "linux/procref.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/err.h"
+#include "common/fd.h"
+
+/* In <sys/wait.h> only since glibc 2.36. */
+#define WAIT_FOR_PIDFD ((idtype_t)3)
+
+int procref_open(struct procref *ret_process, int32_t pid, struct gw_error *ret_error)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (pidfd < 0 && errno == ENOSYS)
+		return err_os(
+			ret_error, ENOSYS,
+			"pidfd_open is missing: gpuward needs Linux 5.4, and a container must "
+			"not filter the call");
+	if (pidfd < 0)
+		return err_os(ret_error, errno, "cannot refer to process %d", pid);
+	*ret_process = (struct procref){.pid = pid, .pidfd = pidfd, .started_ns = GW_UNKNOWN};
+	return 0;
+}
+
+void procref_done(struct procref *process)
+{
+	fd_close(process->pidfd);
+	*process = PROCREF_NONE;
+}
+
+int procref_signal(const struct procref *process, int signal)
+{
+	if (process->pidfd < 0)
+		return -ESRCH;
+	if (syscall(SYS_pidfd_send_signal, process->pidfd, signal, NULL, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+int procref_reap(const struct procref *process, struct procref_end *ret_end)
+{
+	siginfo_t info = {0};
+
+	if (process->pidfd < 0)
+		return -ECHILD;
+	while (waitid(WAIT_FOR_PIDFD, (id_t)process->pidfd, &info, WEXITED | WNOHANG) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	if (info.si_pid == 0)
+		return 0;
+	*ret_end = (struct procref_end){.by_signal = info.si_code != CLD_EXITED,
+					.value = info.si_status};
+	return 1;
+}
+
+/* The rest of the time until DEADLINE_NS, for ppoll(). */
+static struct timespec time_left(uint64_t deadline_ns)
+{
+	uint64_t now = now_ns();
+	uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+
+	return (struct timespec){.tv_sec = (time_t)(left / 1000000000U),
+				 .tv_nsec = (long)(left % 1000000000U)};
+}
+
+int procref_wait(const struct procref *process, uint64_t deadline_ns, struct procref_end *ret_end)
+{
+	struct pollfd ended = {.fd = process->pidfd, .events = POLLIN};
+
+	for (;;) {
+		struct timespec left = time_left(deadline_ns);
+		int result = procref_reap(process, ret_end);
+
+		if (result != 0)
+			return result;
+		if (ppoll(&ended, 1, deadline_ns == GW_FOREVER ? NULL : &left, NULL) < 0 &&
+		    errno != EINTR)
+			return -errno;
+		if (ended.revents == 0 && now_ns() >= deadline_ns)
+			return 0;
+	}
+}
