@@ -12,7 +12,7 @@
  *	close, "does not answer"
  *	... goes on ...                   dies when the driver lets it; reaped by probe_reap()
  *
- * Read next: client.h, spawn.c.
+ * Read next: client.h, client_spawn.c.
  */
 #include "probe/client.h"
 
@@ -30,7 +30,7 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "common/self.h"
-#include "probe/spawn.h"
+#include "probe/client_spawn.h"
 
 #ifndef P_PIDFD
 #define P_PIDFD 3

@@ -16,9 +16,9 @@
  *	                    prctl(PR_SET_PDEATHSIG)   too late: the signal was for an earlier death
  *	                    getppid() is another one -> leave
  *
- * Read next: spawn.h.
+ * Read next: client_spawn.h.
  */
-#include "probe/spawn.h"
+#include "probe/client_spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@
  * mask, and a process group of its own, so that Ctrl-C at the terminal does not hit it.
  * Read next: client.c.
  */
-#ifndef GPUWARD_PROBE_SPAWN_H
-#define GPUWARD_PROBE_SPAWN_H
+#ifndef GPUWARD_PROBE_CLIENT_SPAWN_H
+#define GPUWARD_PROBE_CLIENT_SPAWN_H
 
 #include <gpuward.h>
 #include <sys/types.h>
