@@ -277,6 +277,9 @@ int nodes_read(const char *root, struct nodes *ret_nodes, struct gw_error *ret_e
 		read_helper(root, &nodes);
 	}
 	read_files(folder, &nodes);
+	/* An emulated machine makes its files at its first use. */
+	if (nodes.emulated && nodes.control.state == NODE_MISSING)
+		nodes.made_on_demand = faccessat(AT_FDCWD, soft, W_OK | X_OK, AT_EACCESS) == 0;
 	*ret_nodes = nodes;
 	return 0;
 }
@@ -326,7 +329,7 @@ int nodes_check(const struct nodes *nodes, struct gw_error *ret_error)
 {
 	int code;
 
-	if (nodes->emulated && nodes->file_count == 0)
+	if (nodes->emulated && nodes->file_count == 0 && !nodes->made_on_demand)
 		return err_own(ret_error, -ENODEV, "there is no emulated GPU in GPUWARD_SOFT_DIR");
 	if (!nodes->emulated && !nodes->driver_loaded && nodes->control.state == NODE_MISSING)
 		return err_own(ret_error, -ENODEV,

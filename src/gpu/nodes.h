@@ -50,7 +50,7 @@ struct node_gpu {
 struct nodes {
 	bool emulated;
 	bool driver_loaded;  /* the kernel module is there */
-	bool made_on_demand; /* files that are missing are made by nvidia-modprobe at first use */
+	bool made_on_demand; /* files that are missing are made at first use */
 	char driver_version[32];
 	int32_t major_gpu; /* of /dev/nvidiaN and nvidiactl */
 	int32_t major_uvm;

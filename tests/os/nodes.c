@@ -211,12 +211,14 @@ static void emulated_gpus_are_plain_files(void **state)
 	assert_false(nodes_emulated());
 	assert_int_equal(setenv("GPUWARD_SOFT_DIR", root, 1), 0);
 	assert_true(nodes_emulated());
+	/* A new machine makes its files at its first use; one with files has what they say. */
+	assert_true(nodes_have_gpu());
+	stage("dev/nvidiactl", "", 0666);
 	assert_int_equal(nodes_read("", &nodes, &error), 0);
 	assert_true(nodes.emulated);
 	assert_int_equal(nodes_check(&nodes, &error), -ENODEV);
 	assert_non_null(strstr(error.msg, "emulated"));
 	assert_false(nodes_have_gpu());
-	stage("dev/nvidiactl", "", 0666);
 	stage("dev/nvidia-uvm", "", 0666);
 	stage("dev/nvidia0", "", 0666);
 	stage("dev/nvidia10", "", 0666);
@@ -227,6 +229,8 @@ static void emulated_gpus_are_plain_files(void **state)
 	assert_int_equal(nodes.file_count, 3);
 	assert_non_null(strstr(nodes.files[2].path, "nvidia10"));
 	assert_int_equal(nodes.files[0].major, -1);
+	assert_int_equal(setenv("GPUWARD_SOFT_DIR", "/nowhere", 1), 0);
+	assert_false(nodes_have_gpu());
 }
 
 static void odd_texts_do_no_harm(void **state)
