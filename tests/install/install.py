@@ -16,6 +16,12 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+# What the library and the tool start or load by themselves, and users never name.
+HELPERS = [
+    "libexec/gpuward/gpuward-probe",
+    "lib/gpuward/softgpu/libcuda.so.1",
+    "lib/gpuward/softgpu/libnvidia-ml.so.1",
+]
 faults = []
 
 
@@ -50,6 +56,8 @@ def check_files(prefix):
     libraries = sorted(os.path.basename(path) for path in glob.glob(os.path.join(prefix, "lib", "lib*")))
     expect("no library but libgpuward is on the users' path",
            all(name.startswith("libgpuward.so") for name in libraries))
+    for path in HELPERS:
+        expect(path, os.access(os.path.join(prefix, path), os.R_OK))
 
 
 def check_manual(prefix):
@@ -65,7 +73,8 @@ def check_manual(prefix):
         with open(source, encoding="utf-8") as file:
             names = file.read().split("# NAME\n\n")[1].split(" - ")[0]
         for name in (name.strip() for name in names.split(",")):
-            expect(f"manual page {name}.3", os.path.exists(os.path.join(os.path.dirname(path), name + ".3")))
+            if name + ".3" != page:
+                expect(f"manual page {name}.3", os.path.exists(os.path.join(os.path.dirname(path), name + ".3")))
 
 
 def check_program(prefix, folder, language, compiler, standard):
