@@ -12,54 +12,70 @@
  *	close, "does not answer"
  *	... goes on ...                   dies when the driver lets it; reaped by probe_reap()
  *
- * Read next: client.h, client_spawn.c.
+ * Read next: client.h, probe.c.
  */
 #include "probe/client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/err.h"
 #include "common/fd.h"
 #include "common/self.h"
-#include "probe/client_spawn.h"
-
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
 
 /* So long a healthy probe may take to leave after its socket is closed; then it is killed. */
 #define LEAVE_NS 500000000ULL
 
+#define PROGRAM "gpuward-probe"
+
+/* Says it here where it is known already; a failure of exec itself comes with the first question. */
+static int check_program(const char *path, struct gw_error *ret_error)
+{
+	if (faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0)
+		return err_os(ret_error, errno, "cannot start %s", path);
+	return 0;
+}
+
+static int start(const char *path, int socket, struct spawned *ret_child,
+		 struct gw_error *ret_error)
+{
+	const char *const arguments[] = {PROGRAM, NULL};
+	const struct spawn spec = {
+		.program = path,
+		.argv = arguments,
+		.envp = (const char *const *)environ,
+		.fds = &socket,
+		.n_fds = 1,
+		/* For a probe that hangs in the driver and sees no end of its socket. */
+		.flags = SPAWN_PDEATHSIG | SPAWN_NEW_GROUP};
+
+	return spawn(&spec, ret_child, ret_error);
+}
+
 int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
 	       struct gw_error *ret_error)
 {
-	struct probe probe = {.pid = -1, .pidfd = -1, .socket = -1};
+	struct probe probe = PROBE_NONE;
 	char found[PATH_MAX];
 	cleanup_fd int ours = -1;
 	cleanup_fd int theirs = -1;
 	int sockets[2];
-	int code;
+	int code = path ? check_program(path, ret_error)
+			: self_find_helper(PROGRAM, found, sizeof(found), ret_error);
 
-	if (!path) {
-		code = self_find_helper("gpuward-probe", found, sizeof(found), ret_error);
-		if (code < 0)
-			return code;
-		path = found;
-	}
+	if (code < 0)
+		return code;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return err_os(ret_error, errno, "cannot make a socket for the probe");
 	ours = sockets[0];
 	theirs = sockets[1];
-	code = spawn_probe(path, theirs, &probe.pid, &probe.pidfd, ret_error);
+	code = start(path ? path : found, theirs, &probe.child, ret_error);
 	if (code < 0)
 		return code;
 	probe.socket = fd_steal(&ours);
@@ -68,35 +84,14 @@ int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
 	return 0;
 }
 
-static void kill_probe(const struct probe *probe)
-{
-	if (probe->pidfd >= 0)
-		(void)syscall(SYS_pidfd_send_signal, probe->pidfd, SIGKILL, NULL, 0);
-}
-
-/* Reaps the probe if it has ended. Returns false while it lives; INFO may say how it ended. */
-static bool reap(struct probe *probe, siginfo_t *info)
-{
-	int result;
-
-	memset(info, 0, sizeof(*info));
-	if (probe->pidfd < 0)
-		return true;
-	do {
-		result = waitid((idtype_t)P_PIDFD, (id_t)probe->pidfd, info, WEXITED | WNOHANG);
-	} while (result < 0 && errno == EINTR);
-	/* ECHILD: the program around us reaps all its children. That it has ended shows on the pidfd. */
-	if (result == 0 && info->si_pid == 0)
-		return false;
-	fd_closep(&probe->pidfd);
-	return true;
-}
-
 bool probe_reap(struct probe *probe)
 {
-	siginfo_t info;
+	struct procref_end end;
 
-	return reap(probe, &info);
+	if (procref_reap(&probe->child.process, &end) == 0)
+		return false;
+	spawn_done(&probe->child);
+	return true;
 }
 
 /* Waits for FD to be readable until UNTIL_NS. Returns 1, 0 when the time is up, or -errno. */
@@ -120,23 +115,22 @@ static int wait_readable(int fd, uint64_t until_ns)
 
 void probe_close(struct probe *probe)
 {
+	struct procref_end end;
 	bool given_up = probe->socket < 0;
 
 	fd_closep(&probe->socket);
-	if (probe->pidfd >= 0 && !given_up) {
-		if (wait_readable(probe->pidfd, now_ns() + LEAVE_NS) != 1) {
-			kill_probe(probe);
-			(void)wait_readable(probe->pidfd, now_ns() + LEAVE_NS);
-		}
+	if (!given_up && procref_wait(&probe->child.process, now_ns() + LEAVE_NS, &end) == 0) {
+		(void)procref_signal(&probe->child.process, SIGKILL);
+		(void)procref_wait(&probe->child.process, now_ns() + LEAVE_NS, &end);
 	}
 	(void)probe_reap(probe);
-	fd_closep(&probe->pidfd);
+	spawn_done(&probe->child);
 }
 
 /* No more questions: keeps the reason for later ones. Returns its code. */
 static int give_up(struct probe *probe, const struct gw_error *reason, struct gw_error *ret_error)
 {
-	kill_probe(probe);
+	(void)procref_signal(&probe->child.process, SIGKILL);
 	fd_closep(&probe->socket);
 	probe->ended = *reason;
 	(void)probe_reap(probe);
@@ -163,21 +157,23 @@ static int give_up_late(struct probe *probe, struct gw_error *ret_error)
 /* The end of the socket can be seen a moment before the process can be reaped. */
 static int give_up_dead(struct probe *probe, struct gw_error *ret_error)
 {
+	struct procref_end end;
 	struct gw_error reason = {0};
-	siginfo_t info;
+	int result = procref_wait(&probe->child.process, now_ns() + LEAVE_NS, &end);
 
-	(void)wait_readable(probe->pidfd, now_ns() + LEAVE_NS);
-	if (!reap(probe, &info) || info.si_pid == 0)
+	if (spawn_failure(&probe->child, PROGRAM, &reason) < 0)
+		return give_up(probe, &reason, ret_error);
+	if (result != 1)
 		(void)err_own(&reason, GW_EDRIVER, "the probe process closed its socket");
-	else if (info.si_code == CLD_EXITED)
+	else if (!end.by_signal)
 		(void)err_own(&reason, GW_EDRIVER,
 			      "the probe process exited with code %d while it asked the driver",
-			      info.si_status);
+			      end.value);
 	else
 		(void)err_own(&reason, GW_EDRIVER,
 			      "the probe process was killed by signal %d (%s) while it asked the "
 			      "driver",
-			      info.si_status, sigdescr_np(info.si_status));
+			      end.value, sigdescr_np(end.value));
 	return give_up(probe, &reason, ret_error);
 }
 

@@ -15,8 +15,8 @@
 
 #include <gpuward.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
+#include "linux/spawn.h"
 #include "probe/probe_wire.h"
 
 #define PROBE_DEADLINE_NS 5000000000ULL
@@ -29,9 +29,9 @@ struct probe_event {
 };
 
 struct probe {
-	pid_t pid;
-	int pidfd;  /* readable when the process has ended; -1 when it was reaped */
-	int socket; /* -1 when it was given up */
+	struct spawned
+		child; /* its pidfd is readable when it has ended, and -1 when it was reaped */
+	int socket;    /* -1 when it was given up */
 	uint64_t deadline_ns;
 	uint64_t ticket;
 	struct gw_error ended; /* why it was given up */
@@ -42,10 +42,13 @@ struct probe {
 	uint64_t events_dropped; /* by the probe or here: for want of room */
 };
 
+#define PROBE_NONE ((struct probe){.child = SPAWNED_NONE, .socket = -1})
+
 /*
  * Starts a probe. PATH is the program, or NULL for where it is installed. DEADLINE_NS is for each
- * question; 0 = 5 s. Loads no driver yet. Does not wait for anything but exec.
- * Returns 0, or -errno: the program is missing or cannot be started. End it with probe_close().
+ * question; 0 = 5 s. Loads no driver yet, and does not wait for the process.
+ * Returns 0, or -errno: the program is missing or cannot be started. An exec that fails all the same
+ * shows at the first question. End it with probe_close().
  */
 int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
 	       struct gw_error *ret_error);
@@ -56,7 +59,7 @@ int probe_open(const char *path, uint64_t deadline_ns, struct probe *ret_probe,
  */
 void probe_close(struct probe *probe);
 
-/* Reaps a probe that was given up, if it has ended meanwhile: for when `pidfd` is readable. Returns
+/* Reaps a probe that was given up, if it has ended meanwhile: for when its pidfd is readable. Returns
  * true when nothing is left of it. Never blocks. */
 bool probe_reap(struct probe *probe);
 

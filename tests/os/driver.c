@@ -39,17 +39,17 @@ static int pipe_fault[2]; /* the parent says that it may fault */
 static void one_device(void)
 {
 	soft_dir_new(NULL);
-	probe = (struct probe){.pid = -1, .pidfd = -1, .socket = -1};
+	probe = PROBE_NONE;
 	memset(&error, 0, sizeof(error));
 	assert_int_equal(probe_open(NULL, 0, &probe, &error), 0);
 }
 
 static int tear_down(void **state)
 {
-	struct pollfd ended = {.fd = probe.pidfd, .events = POLLIN};
+	struct pollfd ended = {.fd = probe.child.process.pidfd, .events = POLLIN};
 
 	(void)state;
-	if (probe.socket < 0)
+	if (probe.socket < 0 && probe.child.process.pidfd >= 0)
 		(void)poll(&ended, 1, 2000);
 	probe_close(&probe);
 	soft_dir_free();

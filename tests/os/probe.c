@@ -40,7 +40,7 @@ static int set_up(void **state)
 	(void)state;
 	(void)snprintf(folder, sizeof(folder), "/tmp/gpuward-probe-XXXXXX");
 	memset(&error, 0, sizeof(error));
-	probe = (struct probe){.pid = -1, .pidfd = -1, .socket = -1};
+	probe = PROBE_NONE;
 	if (!mkdtemp(folder))
 		return -1;
 	(void)snprintf(library, sizeof(library), "%s/libnvidia-ml.so.1", folder);
@@ -51,8 +51,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	if (probe.pidfd >= 0 && probe.socket < 0) {
-		struct pollfd ended = {.fd = probe.pidfd, .events = POLLIN};
+	if (probe.child.process.pidfd >= 0 && probe.socket < 0) {
+		struct pollfd ended = {.fd = probe.child.process.pidfd, .events = POLLIN};
 
 		(void)poll(&ended, 1, 2000);
 	}
@@ -209,7 +209,7 @@ static void a_hung_probe_ends_with_its_socket(void **state)
 	open_probe("FAKE_NVML", 0);
 	assert_int_equal(write(probe.socket, &request, sizeof(request)), sizeof(request));
 	fd_closep(&probe.socket);
-	ended = (struct pollfd){.fd = probe.pidfd, .events = POLLIN};
+	ended = (struct pollfd){.fd = probe.child.process.pidfd, .events = POLLIN};
 	assert_int_equal(poll(&ended, 1, 5000), 1);
 }
 
@@ -261,7 +261,7 @@ static void a_probe_that_is_killed_says_so(void **state)
 	(void)state;
 	open_probe("FAKE_NVML", 0);
 	assert_int_equal(probe_ask_driver(&probe, &driver, &error), 0);
-	assert_int_equal(kill(probe.pid, SIGKILL), 0);
+	assert_int_equal(kill(probe.child.process.pid, SIGKILL), 0);
 	assert_int_equal(probe_ask_driver(&probe, &driver, &error), GW_EDRIVER);
 	assert_non_null(strstr(error.msg, "killed by signal 9"));
 	assert_int_equal(probe_next_event(&probe, &event, &error), GW_EDRIVER);
@@ -274,7 +274,7 @@ static void a_stopped_probe_is_late(void **state)
 
 	(void)state;
 	open_probe("FAKE_NVML", 100 * MS);
-	assert_int_equal(kill(probe.pid, SIGSTOP), 0);
+	assert_int_equal(kill(probe.child.process.pid, SIGSTOP), 0);
 	assert_int_equal(probe_ask_driver(&probe, &driver, &error), GW_EDRIVER);
 	assert_string_equal(error.msg, "driver does not answer (0.100 s)");
 }
@@ -339,11 +339,12 @@ static void the_probe_inherits_no_descriptor(void **state)
 	open_probe("FAKE_NVML", 0);
 	assert_int_equal(probe_ask_driver(&probe, &driver, &error), 0);
 	for (int fd = 4; fd < 64; fd++) {
-		(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)probe.pid, fd);
+		(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)probe.child.process.pid,
+			       fd);
 		assert_int_equal(readlink(path, target, sizeof(target)), -1);
 	}
 	fd_closep(&leaked);
-	assert_int_equal(getpgid(probe.pid), probe.pid);
+	assert_int_equal(getpgid(probe.child.process.pid), probe.child.process.pid);
 }
 
 static void closing_a_healthy_probe_reaps_it(void **state)
@@ -357,7 +358,7 @@ static void closing_a_healthy_probe_reaps_it(void **state)
 	begun_ns = now_ns();
 	probe_close(&probe);
 	assert_true(now_ns() - begun_ns < 400 * MS);
-	assert_int_equal(probe.pidfd, -1);
+	assert_int_equal(probe.child.process.pidfd, -1);
 	probe_close(&probe);
 }
 
