@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Description: each checker of tools/ accepts what is right and finds a fault that is planted for it."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -174,20 +175,69 @@ class InstallDeps(Case):
         self.assertEqual(self.check("build", "ninja-build", apt_status=100)[0], 2)
 
 
+class Check(Case):
+    """The command itself, with a table of steps of this test's own."""
+
+    def check(self, *steps, env=None, arguments=()):
+        with open(os.path.join(ROOT, "check"), encoding="utf-8") as file:
+            text = file.read()
+        table = "".join(f"{name} | y | does it | tools/{name}\n" for name, _ in steps)
+        text = re.sub(r"^steps='\n.*?^'\n", lambda _: f"steps='\n{table}'\n", text, flags=re.S | re.M)
+        os.chmod(self.write("check", text), 0o755)
+        for name, script in (("install-deps", "exit 0"), *steps):
+            os.chmod(self.write("tools/" + name, f"#!/bin/sh\n{script}\n"), 0o755)
+        # No HOME, no terminal: as in continuous integration.
+        done = subprocess.run([os.path.join(self.root, "check"), *arguments], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **(env or {})},
+                              check=False)
+        return done.returncode, done.stdout.splitlines()[-1] if done.stdout else ""
+
+    def test_counts_are_summed(self):
+        self.assertEqual(self.check(("one", "exit 0"), ("many", "echo 40 0 2 >$CHECK_COUNTS"), ("skip", "exit 77")),
+                         (0, "41 passed, 0 failed, 3 skipped"))
+
+    def test_a_failure_fails_all(self):
+        self.assertEqual(self.check(("good", "exit 0"), ("bad", "exit 3"), ("later", "exit 0")),
+                         (1, "2 passed, 1 failed, 0 skipped"))
+
+    def test_a_step_that_counts_nothing_failed_and_fails_is_a_failure(self):
+        self.assertEqual(self.check(("many", "echo 5 0 0 >$CHECK_COUNTS; exit 1")),
+                         (1, "5 passed, 1 failed, 0 skipped"))
+
+    def test_a_missing_step_is_a_failure(self):
+        self.assertEqual(self.check(("gone", "rm -f $0; exec $0")), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_a_strict_run_takes_no_skip(self):
+        self.assertEqual(self.check(("skip", "exit 77"), env={"GPUWARD_TEST_STRICT": "1"}),
+                         (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_one_step_can_be_run(self):
+        self.assertEqual(self.check(("one", "exit 0"), ("two", "exit 1"), arguments=["one"]),
+                         (0, "1 passed, 0 failed, 0 skipped"))
+        self.assertEqual(self.check(("one", "exit 0"), arguments=["three"])[0], 2)
+
+
 class Sizes(Case):
-    def check(self, lines, more=0):
+    def check(self, lines, more=0, short=0):
+        """One function of LINES lines, MORE empty lines, and SHORT functions beside it."""
         self.write("src/a/b.c", "int f(int a,\n      int b)\n{\n" + "\ta++;\n" * lines + "}\n" + "\n" * more)
+        self.write("src/a/c.c", "int g(void)\n{\n\treturn 0;\n}\n" * short)
         return run("sizes", "--root", self.root)
 
     def test_a_function_of_80_lines_is_accepted(self):
-        status, out = self.check(80)
+        status, out = self.check(80, short=20)
         self.assertEqual(status, 0, out)
         self.assertIn("80 f (src/a/b.c:3)", out)
 
     def test_a_function_of_81_lines_is_not(self):
-        status, out = self.check(81)
+        status, out = self.check(81, short=20)
         self.assertEqual(status, 1)
         self.assertIn("src/a/b.c:3: f has 81 lines", out)
+
+    def test_many_long_functions_are_over_the_budget(self):
+        status, out = self.check(16)
+        self.assertEqual(status, 1)
+        self.assertIn("median 16, over 15", out)
 
     def test_a_file_of_601_lines_is_not(self):
         status, out = self.check(10, 601 - 14)
