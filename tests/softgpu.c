@@ -132,10 +132,10 @@ void soft_dir_remove(void)
 	assert_int_equal(unsetenv("GPUWARD_SOFT_DIR"), 0);
 }
 
-void soft_dir_free(void)
+void soft_wait_unused(void)
 {
 	struct timespec pause = {.tv_nsec = 10000000};
-	uint64_t deadline = now_ns() + 2000000000U;
+	uint64_t deadline = now_ns() + 10000000000U;
 	uint64_t used = 1;
 
 	while (used && now_ns() < deadline) {
@@ -146,5 +146,10 @@ void soft_dir_free(void)
 			(void)nanosleep(&pause, NULL);
 	}
 	assert_int_equal(used, 0);
+}
+
+void soft_dir_free(void)
+{
+	soft_wait_unused();
 	soft_dir_remove();
 }

@@ -34,7 +34,10 @@ int soft_clients(void);
 /* The text of the file NAME of the machine, for instance "kmsg"; free() it. */
 char *soft_text(const char *name);
 
-/* Waits up to two seconds until no byte is in use, fails otherwise; removes the directory. */
+/* Waits up to ten seconds until no byte is in use, fails otherwise. For the ends of orphans. */
+void soft_wait_unused(void);
+
+/* The same, and removes the directory. */
 void soft_dir_free(void);
 
 /* Removes the directory without any demand, for tests that break it. */

@@ -171,6 +171,7 @@ static bool memory_stays_with(const char *keep)
 	(void)close(go.fds[0]);
 	pipe_open(&ready);
 	pipe_open(&go);
+	soft_wait_unused();
 	return stays;
 }
 
