@@ -278,7 +278,7 @@ int nodes_read(const char *root, struct nodes *ret_nodes, struct gw_error *ret_e
 	}
 	read_files(folder, &nodes);
 	/* An emulated machine makes its files at its first use. */
-	if (nodes.emulated && nodes.control.state == NODE_MISSING)
+	if (soft && nodes.emulated && nodes.control.state == NODE_MISSING)
 		nodes.made_on_demand = faccessat(AT_FDCWD, soft, W_OK | X_OK, AT_EACCESS) == 0;
 	*ret_nodes = nodes;
 	return 0;
