@@ -121,11 +121,14 @@ static void publish(const struct fault_kind *kind)
 
 void fault_raise(enum fault fault, uint32_t machine_device, uint64_t launched_ns)
 {
-	const struct fault_kind *kind = &kinds[fault];
-	bool event_first = kind->event_at <= kind->result_at;
+	const struct fault_kind *kind;
+	bool event_first;
 
+	/* These two have no row in the table. */
 	if (fault == FAULT_NONE || fault == FAULT_CUT_OFF)
 		return;
+	kind = &kinds[fault];
+	event_first = kind->event_at <= kind->result_at;
 	(void)pthread_mutex_lock(&process.lock);
 	process.stopping = true;
 	(void)pthread_mutex_unlock(&process.lock);
