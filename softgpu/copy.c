@@ -16,14 +16,15 @@
 #include "space.h"
 #include "stream.h"
 
+/* A copy to what is mapped for reading is refused here, and is no fault: so it was on the hardware. */
 static int check(const struct work *work)
 {
 	bool to_device = work->kind != WORK_COPY_OUT;
 	bool from_device = work->kind == WORK_COPY_OUT || work->kind == WORK_COPY;
 
-	if (to_device && !space_covers(work->to, work->bytes))
+	if (to_device && !space_covers(work->to, work->bytes, CUDA_ACCESS_READWRITE))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (from_device && !space_covers(work->from, work->bytes))
+	if (from_device && !space_covers(work->from, work->bytes, CUDA_ACCESS_READ))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!to_device && !work->to && work->bytes)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -30,7 +30,7 @@ struct fault_kind {
 	"0x50ce4c=0x17f"
 #define GRAPHICS_EXCEPTION                                                                         \
 	"13, pid=@PID, name=@NAME, Graphics Exception: channel @CHANNEL, Class 0000cbc0, Offset "  \
-	"00000000, Data 00000000"
+	"00000510, Data 0017e2ac"
 #define STOPPED "43, pid=@PID, name=@NAME, channel @CHANNEL"
 
 static const struct fault_kind kinds[] = {
@@ -63,14 +63,16 @@ static const struct fault_kind kinds[] = {
 			  900,
 			  1330,
 			  900,
-			  {WARP_EXCEPTION "Out Of Range Address", REGISTERS, GRAPHICS_EXCEPTION}},
+			  {WARP_EXCEPTION "Illegal Instruction Parameter", REGISTERS,
+			   GRAPHICS_EXCEPTION}},
+	/* Result and lines are measured, the times are taken from FAULT_MISALIGNED. */
 	[FAULT_STACK] = {CUDA_ERROR_ILLEGAL_ADDRESS,
-			 31,
-			 1250,
-			 1480,
-			 1490,
-			 1450,
-			 {PAGE_FAULT "FAULT_PTE ACCESS_TYPE_VIRT_WRITE"}},
+			 13,
+			 30,
+			 1110,
+			 1640,
+			 1110,
+			 {WARP_EXCEPTION "Out Of Range Address", REGISTERS, STOPPED}},
 };
 
 static void sleep_until(uint64_t when_ns)

@@ -70,13 +70,13 @@ bool space_is_free(uint64_t address, uint64_t bytes)
 	return after == space.count || space.ranges[after].address - address >= bytes;
 }
 
-bool space_covers(uint64_t address, uint64_t bytes)
+bool space_covers(uint64_t address, uint64_t bytes, unsigned int access)
 {
 	while (bytes > 0) {
 		const struct range *range = space_at(address);
 		uint64_t left;
 
-		if (!range)
+		if (!range || (range->access & access) != access)
 			return false;
 		left = range->bytes - (address - range->address);
 		if (left >= bytes)

@@ -46,8 +46,8 @@ uint64_t space_new_address(uint64_t bytes);
 /* Whether anything is mapped between ADDRESS and ADDRESS + BYTES. */
 bool space_is_free(uint64_t address, uint64_t bytes);
 
-/* Whether all of it is mapped, with whatever access. */
-bool space_covers(uint64_t address, uint64_t bytes);
+/* Whether all of it is mapped with at least ACCESS (enum cuda_access). */
+bool space_covers(uint64_t address, uint64_t bytes, unsigned int access);
 
 /* Adds a copy of RANGE, which must be free. Returns a CUresult. */
 int space_add(const struct range *range);

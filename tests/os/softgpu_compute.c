@@ -173,6 +173,7 @@ static int write_read_only(void *argument)
 	uint64_t handle;
 	uint64_t address;
 	uint64_t count = 100;
+	uint32_t word = 0;
 	void *add[] = {&address, &count};
 
 	(void)argument;
@@ -182,11 +183,16 @@ static int write_read_only(void *argument)
 	NEED(address == 0x700000000000, 1);
 	OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
 	OK(cuMemRelease(handle));
+	NEED(cuMemcpyDtoH_v2(&word, address, 4), CUDA_ERROR_INVALID_VALUE);
 	OK(cuMemSetAccess(address, 4 * MIB, &access, 1));
 	child_fill(address, MIB, 5);
 	access.flags = CUDA_ACCESS_READ;
 	OK(cuMemSetAccess(address, 4 * MIB, &access, 1));
 	NEED((long)child_check(address, MIB, 5), 0);
+	/* A copy is refused before it can fault; a kernel is not. */
+	NEED(cuMemcpyHtoD_v2(address, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	NEED(cuMemsetD32_v2(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemcpyDtoH_v2(&word, address, 4));
 	OK(child_launch(child_kernel("add1"), add));
 	NEED(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
 	NEED(cuMemUnmap(address, 4 * MIB), CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -36,8 +36,8 @@ static const struct fault_case cases[] = {
 	{"fault_misaligned", 716, 13, true, "Misaligned Address"},
 	{"fault_assert", 710, 43, false, "): 43, pid="},
 	{"fault_trap", 719, 43, false, "): 43, pid="},
-	{"fault_shared", 715, 13, false, "Graphics Exception: channel 0x"},
-	{"fault_stack", 700, 31, true, "): 31, pid="},
+	{"fault_shared", 715, 13, false, "Illegal Instruction Parameter"},
+	{"fault_stack", 700, 43, true, "Out Of Range Address"},
 };
 
 #define CASES (sizeof(cases) / sizeof(cases[0]))
@@ -109,10 +109,10 @@ static bool log_has_pid(const char *log, uint32_t xid, pid_t pid)
 		if (kmsg_parse(log, length, &record) < 0 || record.facility != 0)
 			return false;
 		while (xid_parse_record(&record, &offset, &line)) {
-			if (line.number != xid || line.pci.device != 6)
+			if (line.pci.device != 6)
 				return false;
 			if (line.have & XID_HAVE_PID && line.pid == pid)
-				return true;
+				return line.number == xid;
 		}
 	}
 	return false;
