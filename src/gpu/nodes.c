@@ -260,12 +260,13 @@ bool nodes_emulated(void)
 
 int nodes_read(const char *root, struct nodes *ret_nodes, struct gw_error *ret_error)
 {
-	const char *soft = getenv("GPUWARD_SOFT_DIR");
+	const char *named = getenv("GPUWARD_SOFT_DIR");
+	const char *soft = named && named[0] ? named : NULL;
 	struct nodes nodes = {
-		.emulated = soft && soft[0], .major_gpu = -1, .major_uvm = -1, .major_caps = -1};
+		.emulated = soft != NULL, .major_gpu = -1, .major_uvm = -1, .major_caps = -1};
 	char folder[sizeof(nodes.control.path) - 16];
-	int used = nodes.emulated ? snprintf(folder, sizeof(folder), "%s/dev", soft)
-				  : snprintf(folder, sizeof(folder), "%s/dev", root);
+	int used = soft ? snprintf(folder, sizeof(folder), "%s/dev", soft)
+			: snprintf(folder, sizeof(folder), "%s/dev", root);
 
 	if (used >= (int)sizeof(folder))
 		return err_own(ret_error, -ENAMETOOLONG,
@@ -278,7 +279,7 @@ int nodes_read(const char *root, struct nodes *ret_nodes, struct gw_error *ret_e
 	}
 	read_files(folder, &nodes);
 	/* An emulated machine makes its files at its first use. */
-	if (soft && nodes.emulated && nodes.control.state == NODE_MISSING)
+	if (soft && nodes.control.state == NODE_MISSING)
 		nodes.made_on_demand = faccessat(AT_FDCWD, soft, W_OK | X_OK, AT_EACCESS) == 0;
 	*ret_nodes = nodes;
 	return 0;
