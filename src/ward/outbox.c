@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+#include "ward/outbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "common/fd.h"
+#include "common/futex.h"
+
+/* When the kernel had no memory for a message: it does not say when it has again. */
+#define RETRY_NS 50000000ULL
+
+static void retry(struct loop_timer *timer)
+{
+	outbox_flush(timer->owner);
+}
+
+void outbox_init(struct ward *ward)
+{
+	ward->retry_timer = (struct loop_timer){.due = retry, .owner = ward};
+	loop_add_timer(&ward->loop, &ward->retry_timer);
+}
+
+static void drop(struct slot *slot)
+{
+	struct slot_outbox *box = &slot->outbox;
+
+	free(box->up);
+	box->up = NULL;
+	box->has_gone = false;
+	box->has_failed = false;
+}
+
+/* The host looks at the word before it sleeps on it, and at the socket after it woke up. */
+static void ring_bell(struct ward *ward)
+{
+	(void)atomic_fetch_add(&ward->page->ward_events, 1);
+	futex_wake_all(&ward->page->ward_events);
+}
+
+static int send_one(struct ward *ward, const void *message, const int *fds, size_t n_fds)
+{
+	int result = wire_send(ward->host_socket, message, fds, n_fds);
+
+	if (result == 0)
+		ring_bell(ward);
+	return result;
+}
+
+static int send_up(struct slot *slot)
+{
+	const int fds[] = {slot->channel_fd, slot->event_fd};
+	int result = send_one(slot->ward, slot->outbox.up, fds, 2);
+
+	if (result == 0) {
+		free(slot->outbox.up);
+		slot->outbox.up = NULL;
+	}
+	return result;
+}
+
+/* Sends all of one slot, in order. Returns 0 or -errno. */
+static int send_slot(struct slot *slot)
+{
+	struct slot_outbox *box = &slot->outbox;
+	int result = 0;
+
+	if (box->up)
+		result = send_up(slot);
+	if (result == 0 && box->has_gone) {
+		result = send_one(slot->ward, &box->gone, NULL, 0);
+		box->has_gone = result < 0;
+		if (result == 0)
+			slot_gone_was_sent(slot);
+	}
+	if (result == 0 && box->has_failed) {
+		result = send_one(slot->ward, &box->failed, NULL, 0);
+		box->has_failed = result < 0;
+	}
+	return result;
+}
+
+static void watch_for_room(struct ward *ward, bool full)
+{
+	if (ward->host_is_full == full || ward->host_source.fd < 0)
+		return;
+	if (loop_change(&ward->loop, &ward->host_source, EPOLLIN | (full ? EPOLLOUT : 0U)) == 0)
+		ward->host_is_full = full;
+}
+
+void outbox_flush(struct ward *ward)
+{
+	int result = 0;
+
+	for (uint32_t i = 0; i < ward->n_slots && result == 0; i++) {
+		struct slot *slot = &ward->slots[i];
+
+		if (!ward->host_gone) {
+			result = send_slot(slot);
+		} else {
+			bool had_gone = slot->outbox.has_gone;
+
+			drop(slot);
+			if (had_gone)
+				slot_gone_was_sent(slot);
+		}
+	}
+	watch_for_room(ward, result == -EAGAIN);
+	/* -EPIPE and the like: the end of file tells, in its own time. */
+	if (result == -ENOMEM || result == -ENOBUFS || result == -ETOOMANYREFS)
+		loop_set_timer(&ward->retry_timer, now_ns() + RETRY_NS);
+}
+
+void outbox_up_take(struct slot *slot, struct wire_up *up)
+{
+	slot->outbox.up = up;
+	outbox_flush(slot->ward);
+}
+
+void outbox_gone(struct slot *slot, const struct gw_exit *exit)
+{
+	struct wire_gone *gone = &slot->outbox.gone;
+
+	*gone = (struct wire_gone){.slot = slot->number,
+				   .incarnation = slot->incarnation,
+				   .was_ready = slot->ready_ns > 0,
+				   .exit = *exit};
+	wire_header_init(&gone->header, WIRE_GONE, sizeof(*gone));
+	slot->outbox.has_gone = true;
+	outbox_flush(slot->ward);
+}
+
+void outbox_failed(struct slot *slot, const struct gw_error *error)
+{
+	struct wire_failed *failed = &slot->outbox.failed;
+
+	*failed = (struct wire_failed){.slot = slot->number, .error = *error};
+	wire_header_init(&failed->header, WIRE_FAILED, sizeof(*failed));
+	slot->outbox.has_failed = true;
+	outbox_flush(slot->ward);
+}

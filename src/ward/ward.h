@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ward: the process that starts a pool's workers, watches them, and says how each one ended.
+ *
+ * Runs in: ward. One thread, one loop; no callback waits. It never loads a GPU driver and holds no task
+ * data: tasks go between host and worker alone. The path through the files:
+ *
+ *	ward.c        opening, the host's messages, signals, closing
+ *	slot_table.c  what happens to a worker when (the table)
+ *	slot.c        doing it; start.c starts a process; tally.c says when again; report.c how it ended
+ *	deadline.c    tasks that take too long
+ *	outbox.c      messages to the host
+ *	life.c        the word that tells the host of the ward's own death
+ *
+ * Trust: the host is the same user's and gave the ward its life; a worker is an adversary.
+ * Invariant: the ward ends only after every worker is gone, or was reported as one that cannot be ended.
+ */
+#ifndef GPUWARD_WARD_WARD_H
+#define GPUWARD_WARD_WARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpuward.h>
+
+#include "common/pool_page.h"
+#include "common/wire.h"
+#include "linux/loop.h"
+#include "ward/life.h"
+#include "ward/slot.h"
+
+/* How long the host may take from starting the ward to its first message. */
+#define WARD_OPEN_DEADLINE_NS 30000000000ULL
+
+struct ward {
+	struct loop loop;
+	struct loop_source host_source;	     /* its socket */
+	struct loop_source host_exit_source; /* its pidfd */
+	struct loop_source signal_source;
+	struct loop_timer open_timer;
+	struct loop_timer look_timer;  /* deadline.c */
+	struct loop_timer retry_timer; /* outbox.c */
+	int host_socket;
+	int host_pidfd;
+	int signal_fd;
+	int input_fd;
+	int program_fd; /* -1: a command */
+	struct pool_page *page;
+	struct life life;
+	struct wire_open open;
+	const char **argv;  /* of the workers; points into open.command */
+	char program[256];  /* for texts */
+	struct slot *slots; /* open.workers of them */
+	uint32_t n_slots;   /* 0: not opened yet */
+	bool closing;
+	bool host_gone;
+	bool host_is_full; /* its socket takes no more: EPOLLOUT is watched */
+	int exit_code;
+};
+
+/* Serves the host at the other end of HOST_SOCKET (which is consumed) until the pool ends. Returns the
+ * exit code of the process. */
+int ward_run(int host_socket);
+
+/* Ends all workers, then the ward. */
+void ward_close(struct ward *ward);
+
+/* The host is dead or has let go: ends all workers at once, then the ward. */
+void ward_lose_host(struct ward *ward);
+
+/* To be called when a slot has come to rest: ends the loop if it was the last of a closing ward. */
+void ward_check_end(struct ward *ward);
+
+#endif
