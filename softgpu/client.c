@@ -162,11 +162,6 @@ int client_export(const struct machine *machine, uint64_t offset, uint64_t bytes
 
 void *client_map(const struct client *client, uint64_t offset, uint64_t bytes)
 {
-	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			    client->data_fd, (off_t)offset);
-
-	/* CUDA does not work in a forked child, so the child needs no device memory in its maps. */
-	if (memory != MAP_FAILED)
-		(void)madvise(memory, bytes, MADV_DONTFORK);
-	return memory;
+	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+		    client->data_fd, (off_t)offset);
 }
