@@ -75,7 +75,7 @@ static int make(struct cuda_context **ret_context, int device, bool primary, uns
 	struct cuda_context *context;
 	int result;
 
-	process_delay(100);
+	process_delay_in_turn(100);
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -3,16 +3,21 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/fd.h"
 #include "context.h"
 #include "export.h"
 #include "visible.h"
 #include "xid.h"
+
+/* A byte of dev/nvidia-uvm behind those of the clients. */
+#define TURN_AT (1 << 20)
 
 struct process process = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -86,6 +91,28 @@ void process_delay(unsigned int milliseconds)
 	while (nanosleep(&wait, &wait) < 0 && errno == EINTR)
 		;
 	(void)pthread_mutex_lock(&process.lock);
+}
+
+/* The driver makes one context at a time: four at once were seen to take 540 ms. */
+void process_delay_in_turn(unsigned int milliseconds)
+{
+	struct flock turn = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	cleanup_fd int fd = -1;
+
+	if (!process.machine.settings.delays)
+		return;
+	fd = machine_file(&process.machine, "dev/nvidia-uvm", O_RDWR);
+	turn.l_start = TURN_AT;
+	turn.l_len = 1;
+	(void)pthread_mutex_unlock(&process.lock);
+	while (fd >= 0 && fcntl(fd, F_OFD_SETLKW, &turn) < 0 && errno == EINTR)
+		;
+	(void)pthread_mutex_lock(&process.lock);
+	process_delay(milliseconds);
+	/* Not by closing alone: a child that was forked meanwhile has the descriptor too. */
+	turn.l_type = F_UNLCK;
+	if (fd >= 0)
+		(void)fcntl(fd, F_OFD_SETLK, &turn);
 }
 
 /* The first one that finds its GPU lost also plays the kernel driver, which logs the loss. */

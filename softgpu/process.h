@@ -63,6 +63,9 @@ uint32_t process_device(int device);
 /* Waits MILLISECONDS with the lock given up, if delays are to be as measured. */
 void process_delay(unsigned int milliseconds);
 
+/* The same for what one process of the machine does at a time: making a context. */
+void process_delay_in_turn(unsigned int milliseconds);
+
 /* Tells all registered log callbacks (errors.c). The lock is not held. */
 void process_log(int level, const char *text);
 

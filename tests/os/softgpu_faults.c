@@ -311,6 +311,27 @@ static void measured_delays_are_kept(void **state)
 	assert_int_equal(child_run(measured_trap, NULL), 0);
 }
 
+static int make_context(void *argument)
+{
+	(void)argument;
+	child_context(0);
+	return 0;
+}
+
+static void contexts_are_made_one_at_a_time(void **state)
+{
+	uint64_t start = now_ns();
+	pid_t pids[3];
+
+	(void)state;
+	soft_setting("delays=measured\n");
+	for (int i = 0; i < 3; i++)
+		pids[i] = child_start(make_context, NULL);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(child_end(pids[i]), 0);
+	assert_true(now_ns() - start >= 400000000);
+}
+
 static int fork_after_init(void *argument)
 {
 	pid_t pid;
@@ -371,11 +392,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(faults_poison_and_are_logged), TEST(bad_kernels_are_harmless_with_zero),
-		TEST(second_context_is_dead_too),   TEST(fault_stops_the_other_streams),
-		TEST(callbacks_hear_of_failures),   TEST(nvml_announces_faults),
-		TEST(silent_faults_are_possible),   TEST(measured_delays_are_kept),
-		TEST(forked_child_has_no_cuda),	    TEST(host_memory_is_reached),
+		TEST(faults_poison_and_are_logged),    TEST(bad_kernels_are_harmless_with_zero),
+		TEST(second_context_is_dead_too),      TEST(fault_stops_the_other_streams),
+		TEST(callbacks_hear_of_failures),      TEST(nvml_announces_faults),
+		TEST(silent_faults_are_possible),      TEST(measured_delays_are_kept),
+		TEST(contexts_are_made_one_at_a_time), TEST(forked_child_has_no_cuda),
+		TEST(host_memory_is_reached),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -396,6 +397,40 @@ static void ipc_bytes_move_to_the_importer(void **state)
 	assert_int_equal(child_end(importer), 0);
 }
 
+/* A process whose pid is 1 where it lives; its parent, outside, tells its pid outside. */
+static int use_namespace(void *argument)
+{
+	pid_t pid;
+
+	(void)argument;
+	if (unshare(CLONE_NEWPID) < 0)
+		return 77;
+	pid = child_start(hold_memory, NULL);
+	NEED(write(sockets[1], &pid, sizeof(pid)), sizeof(pid));
+	return child_end(pid) == -SIGKILL ? 0 : 1;
+}
+
+static void nvml_tells_the_pid_outside_of_a_namespace(void **state)
+{
+	pid_t outside;
+	pid_t pid;
+
+	(void)state;
+	pid = child_start(use_namespace, NULL);
+	(void)close(sockets[1]);
+	sockets[1] = -1;
+	if (read(sockets[0], &outside, sizeof(outside)) != sizeof(outside)) {
+		assert_int_equal(child_end(pid), 77);
+		print_message("skipped: no right to make a pid namespace\n");
+		skip();
+	}
+	assert_int_equal(pipe_wait(&ready), 1);
+	assert_int_equal(listed(outside), OVERHEAD + 64 * MIB);
+	assert_int_equal(listed_count(), 1);
+	assert_int_equal(kill(outside, SIGKILL), 0);
+	assert_int_equal(child_end(pid), 0);
+}
+
 static int endless(void *argument)
 {
 	uint64_t stop;
@@ -445,6 +480,7 @@ int main(void)
 		TEST(exported_memory_survives_its_maker),
 		TEST(other_descriptors_are_no_memory),
 		TEST(ipc_bytes_move_to_the_importer),
+		TEST(nvml_tells_the_pid_outside_of_a_namespace),
 		TEST(endless_kernel_is_killed_and_others_go_on),
 	};
 
