@@ -5,7 +5,7 @@ static uint64_t longer(const struct tally_limits *limits, uint64_t pause_ns)
 {
 	if (pause_ns == 0)
 		return limits->restart_min_ns;
-	if (pause_ns >= limits->restart_max_ns / 2)
+	if (pause_ns > limits->restart_max_ns / 2)
 		return limits->restart_max_ns;
 	return pause_ns * 2;
 }
