@@ -480,6 +480,7 @@ static void a_task_that_takes_too_long_costs_its_worker(void **state)
 
 	/* The next one, which is stopped and never begins. */
 	take_up(&map);
+	assert_true(host.message.up.pid > 1);
 	assert_int_equal(kill(host.message.up.pid, SIGSTOP), 0);
 	began = now_ns();
 	hand_over(map.shared, 0, 0, 40 * MILLISECOND);
