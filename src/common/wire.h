@@ -158,7 +158,7 @@ union wire_any {
 };
 
 /* What is known of a worker when it is started: the value of GPUWARD_WORKER and the descriptors. */
-#define WIRE_WORKER_ENV "GPUWARD_WORKER" /* "LAYOUT:SLOT:INCARNATION:DEVICE:SPIN_NS" */
+#define WIRE_WORKER_ENV "GPUWARD_WORKER" /* "LAYOUT:SLOT:INCARNATION:DEVICE:SPIN_NS:STOP_NS" */
 enum wire_worker_fd {
 	WIRE_WORKER_SOCKET = 3,
 	WIRE_WORKER_CHANNEL = 4,

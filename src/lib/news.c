@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the ward says: a worker is ready, a worker is gone, a slot is given up, or (by silence) the
+ * ward itself is dead.
+ *
+ * Runs in: host, under the pool's lock; never blocks. The order at a worker's death matters: the ward
+ * speaks only after the process is gone, so what lies in its channel is final. Results that it had
+ * published are taken in first, then its channel is let go, then what it still had goes back to the
+ * front of the queue. Nothing is therefore lost, and nothing is taken twice. Read next: dispatch.c.
+ */
+#include "lib/pool.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "common/err.h"
+#include "common/fd.h"
+
+static void watch_event_fd(struct gw_pool *pool, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+	/* Without it gw_pool_fd() stays silent for this worker until the next news: not lost, late. */
+	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void ask_for_kill(struct gw_pool *pool, const struct wire_up *up)
+{
+	struct wire_kill kill = {
+		.slot = up->slot, .incarnation = up->incarnation, .reason = GW_END_STOPPED};
+
+	wire_header_init(&kill.header, WIRE_KILL, sizeof(kill));
+	(void)wire_send(pool->ward_socket, &kill, NULL, 0);
+}
+
+/* Consumes FDS. */
+static void worker_is_up(struct gw_pool *pool, const struct wire_up *up, int fds[WIRE_FDS_MAX])
+{
+	struct slot *slot = &pool->slots[up->slot];
+	struct link *link;
+
+	link = link_new(pool, fds[0], fds[1], up);
+	if (!link) {
+		/* No memory for its channel: give the worker back and let the ward try again. */
+		ask_for_kill(pool, up);
+		return;
+	}
+	fds[1] = -1;
+	watch_event_fd(pool, link->event_fd);
+	slot->link = link;
+	slot->incarnation = up->incarnation;
+	slot->pid = up->pid;
+	slot->device = up->device;
+	slot->submitted = 0;
+	slot->taken = 0;
+	slot->in_flight = 0;
+	slot->distrusted = false;
+	atomic_store(&pool->page->slots[up->slot].submitted, 0);
+	atomic_store(&pool->page->slots[up->slot].incarnation, up->incarnation);
+}
+
+/* Keeps the story of an attempt. Without memory only the count is kept. */
+static void add_attempt(struct gw_task *task, const struct gw_exit *exit)
+{
+	if (!task->attempts)
+		task->attempts = calloc(task->max_attempts, sizeof(*task->attempts));
+	if (task->attempts)
+		task->attempts[task->outcome.attempts] = *exit;
+	task->outcome.attempts++;
+}
+
+/* The task that the dead worker had begun, or was about to begin. */
+static void settle_first(struct gw_task *task, const struct gw_exit *exit)
+{
+	if (task->cancelled || task->freed) {
+		task_end(task, GW_CANCELLED);
+		return;
+	}
+	if (exit->end != GW_END_STOPPED) {
+		add_attempt(task, exit);
+		task->outcome.device = exit->device;
+		if (task->outcome.attempts >= task->max_attempts) {
+			(void)snprintf(task->outcome.message, sizeof(task->outcome.message), "%.*s",
+				       (int)sizeof(task->outcome.message) - 1, exit->text);
+			task_end(task, GW_POISON);
+			return;
+		}
+	}
+	dispatch_enqueue_front(task);
+}
+
+/* Gives back what a dead worker had, in the old order, and blames the first for its death. */
+static void settle_tasks(struct slot *slot, const struct gw_exit *exit)
+{
+	for (uint32_t n = slot->submitted; n != slot->taken; n--) {
+		struct gw_task *task = slot->tasks[(n - 1) % CHANNEL_DEPTH];
+
+		if (!task)
+			continue;
+		slot->tasks[(n - 1) % CHANNEL_DEPTH] = NULL;
+		task_release_output(task);
+		if (slot->in_flight == 1)
+			settle_first(task, exit);
+		else if (task->cancelled || task->freed)
+			task_end(task, GW_CANCELLED);
+		else
+			dispatch_enqueue_front(task);
+		slot->in_flight--;
+	}
+}
+
+static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
+{
+	struct slot *slot = &pool->slots[gone->slot];
+
+	if (gone->was_ready)
+		pool->recoveries++;
+	pool->last_exit = gone->exit;
+	if (!slot->link || slot->incarnation != gone->incarnation)
+		return;
+	(void)collect_all(pool);
+	settle_tasks(slot, &gone->exit);
+	slot->taken = slot->submitted;
+	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, slot->link->event_fd, NULL);
+	link_release(slot->link);
+	slot->link = NULL;
+	slot->pid = -1;
+}
+
+static bool list_can_run(const struct gw_pool *pool, uint32_t list)
+{
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		if (pool->slots[i].failed)
+			continue;
+		if (list == pool->n_pending_lists - 1 ||
+		    pool->slots[i].device == pool->devices[list])
+			return true;
+	}
+	return false;
+}
+
+static void lose_list(struct list *list, const char *why)
+{
+	struct list_node *node;
+
+	while ((node = list_first(list))) {
+		struct gw_task *task = list_item(node, struct gw_task, queue);
+
+		list_remove(node);
+		(void)snprintf(task->outcome.message, sizeof(task->outcome.message), "%.*s",
+			       (int)sizeof(task->outcome.message) - 1, why);
+		task_end(task, GW_LOST);
+	}
+}
+
+static void slot_is_given_up(struct gw_pool *pool, const struct wire_failed *failed)
+{
+	bool any_left = false;
+
+	pool->slots[failed->slot].failed = true;
+	for (uint32_t i = 0; i < pool->n_slots; i++)
+		any_left |= !pool->slots[i].failed;
+	if (!any_left)
+		pool->failure = failed->error;
+	for (uint32_t i = 0; i < pool->n_pending_lists; i++) {
+		if (!list_can_run(pool, i))
+			lose_list(&pool->pending[i], failed->error.msg);
+	}
+}
+
+void news_lose_all(struct gw_pool *pool)
+{
+	(void)collect_all(pool);
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		struct slot *slot = &pool->slots[i];
+		const struct gw_exit stopped = {.end = GW_END_STOPPED};
+
+		if (!slot->link)
+			continue;
+		settle_tasks(slot, &stopped);
+		(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, slot->link->event_fd, NULL);
+		link_release(slot->link);
+		slot->link = NULL;
+		slot->pid = -1;
+	}
+	for (uint32_t i = 0; i < pool->n_pending_lists; i++)
+		lose_list(&pool->pending[i], "the ward died");
+}
+
+static void handle(struct gw_pool *pool, const union wire_any *message, int fds[WIRE_FDS_MAX])
+{
+	switch (message->header.type) {
+	case WIRE_UP:
+		if (message->up.slot < pool->n_slots && fds[0] >= 0 && fds[1] >= 0)
+			worker_is_up(pool, &message->up, fds);
+		break;
+	case WIRE_GONE:
+		if (message->gone.slot < pool->n_slots)
+			worker_is_gone(pool, &message->gone);
+		break;
+	case WIRE_FAILED:
+		if (message->failed.slot < pool->n_slots)
+			slot_is_given_up(pool, &message->failed);
+		break;
+	default:
+		break;
+	}
+}
+
+static void ward_is_lost(struct gw_pool *pool)
+{
+	pool->ward_lost = true;
+	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, pool->ward_socket, NULL);
+	news_lose_all(pool);
+}
+
+/*
+ * The kernel marks the ward's word before it closes the ward's descriptors, so at a death the socket
+ * can be empty and not yet at its end. What the ward had sent is there all the same.
+ */
+static bool ward_has_died(const struct gw_pool *pool)
+{
+	return atomic_load(&pool->page->ward_life) & FUTEX_OWNER_DIED;
+}
+
+void news_take(struct gw_pool *pool)
+{
+	bool died = ward_has_died(pool);
+	union wire_any *message;
+
+	if (pool->ward_lost)
+		return;
+	message = malloc(sizeof(*message));
+	if (!message)
+		return; /* seen_events is not moved: the next look tries again */
+	pool->seen_events = atomic_load(&pool->page->ward_events);
+	for (;;) {
+		int fds[WIRE_FDS_MAX];
+		int result = wire_receive(pool->ward_socket, message, fds);
+
+		if (result == -EAGAIN && !died)
+			break;
+		if (result == GW_EVERSION)
+			(void)err_own(&pool->failure, GW_EVERSION,
+				      "the ward is version %s, this library is %s: install both "
+				      "from the same build",
+				      message->header.version, GW_VERSION_TEXT);
+		if (result <= 0) {
+			ward_is_lost(pool);
+			break;
+		}
+		handle(pool, message, fds);
+		for (size_t i = 0; i < WIRE_FDS_MAX; i++)
+			fd_close(fds[i]);
+	}
+	free(message);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How threads of the host wait for workers without a thread of the library's own.
+ *
+ * Runs in: host. Of all threads that wait, one is the leader: it sleeps in the kernel on the words of
+ * all channels and of the ward at once, takes in the news when it wakes, and tells the others, the
+ * followers, which sleep on a condition variable. A leader that has what it waited for leaves, and a
+ * follower takes its place.
+ *
+ *	thread A (leader)                  thread B
+ *	marks `host_waiting`, looks once
+ *	more, gives up the lock, sleeps    submits to a worker that A does not watch: kicks A
+ *	                                   or takes in news itself: kicks A
+ *	wakes, takes the lock, looks again
+ *
+ * Without the kick A would sleep on a word that nobody moves any more. The leader keeps a reference on
+ * each link that it watches, since thread B may let go of one meanwhile. Read next: collect.c, news.c.
+ */
+#include "lib/pool.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+#include "common/futex.h"
+
+/* What the leader sleeps on. */
+struct watch {
+	struct futex_wait_word words[GW_WORKERS_MAX + 3];
+	size_t n_words;
+	struct link *links[GW_WORKERS_MAX];
+	size_t n_links;
+};
+
+_Static_assert(GW_WORKERS_MAX + 3 <= FUTEX_WORDS_MAX, "one sleep covers all workers");
+
+uint64_t wait_deadline(uint64_t timeout_ns)
+{
+	uint64_t now;
+
+	if (timeout_ns == GW_FOREVER)
+		return GW_FOREVER;
+	now = now_ns();
+	return timeout_ns > GW_FOREVER - 1 - now ? GW_FOREVER : now + timeout_ns;
+}
+
+/* Until the ward has tied its life to the word, only the end of its socket tells of its death. */
+static bool ward_is_starting(const struct gw_pool *pool)
+{
+	return !pool->ward_lost && !(atomic_load(&pool->page->ward_life) & FUTEX_TID_MASK);
+}
+
+static bool ward_has_news(const struct gw_pool *pool)
+{
+	if (pool->ward_lost)
+		return false;
+	return ward_is_starting(pool) ||
+	       atomic_load(&pool->page->ward_events) != pool->seen_events ||
+	       (atomic_load(&pool->page->ward_life) & FUTEX_OWNER_DIED);
+}
+
+/* Another thread took something in: whoever sleeps looks again. */
+static void tell_sleepers(struct gw_pool *pool)
+{
+	(void)pthread_cond_broadcast(&pool->changed);
+	if (pool->leader)
+		wait_kick_leader(pool);
+	if (pool->polled && !pool->dispatching) {
+		uint64_t one = 1;
+
+		/* A full counter means that the descriptor is readable already. */
+		if (write(pool->news_fd, &one, sizeof(one)) < 0)
+			return;
+	}
+}
+
+void wait_kick_leader(struct gw_pool *pool)
+{
+	(void)atomic_fetch_add(&pool->kick, 1);
+	futex_wake_all(&pool->kick);
+	if (pool->leader_polls) {
+		uint64_t one = 1;
+
+		if (write(pool->news_fd, &one, sizeof(one)) < 0)
+			return;
+	}
+}
+
+void wait_step(struct gw_pool *pool)
+{
+	bool news = ward_has_news(pool);
+
+	if (news)
+		news_take(pool);
+	if (collect_all(pool) || news) {
+		dispatch_all(pool);
+		tell_sleepers(pool);
+	}
+}
+
+static void watch_word(struct watch *watch, _Atomic uint32_t *word, uint32_t seen)
+{
+	watch->words[watch->n_words++] = (struct futex_wait_word){word, seen};
+}
+
+static void watch_workers(struct gw_pool *pool, struct watch *watch)
+{
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		struct slot *slot = &pool->slots[i];
+		struct channel *channel;
+
+		slot->watched = slot->link && !slot->distrusted && slot->in_flight > 0;
+		if (!slot->watched)
+			continue;
+		channel = slot->link->map.shared;
+		slot->link->references++;
+		watch->links[watch->n_links++] = slot->link;
+		(void)atomic_fetch_or(&channel->host_waiting, CHANNEL_HOST_SLEEPS);
+		watch_word(watch, &channel->completed, slot->taken);
+	}
+}
+
+static void watch_all(struct gw_pool *pool, struct watch *watch)
+{
+	watch->n_words = 0;
+	watch->n_links = 0;
+	watch_workers(pool, watch);
+	watch_word(watch, &pool->kick, atomic_load(&pool->kick));
+	if (pool->ward_lost)
+		return;
+	watch_word(watch, &pool->page->ward_events, pool->seen_events);
+	watch_word(watch, &pool->page->ward_life, atomic_load(&pool->page->ward_life));
+}
+
+static void unwatch(struct gw_pool *pool, struct watch *watch)
+{
+	for (size_t i = 0; i < watch->n_links; i++) {
+		struct channel *channel = watch->links[i]->map.shared;
+
+		(void)atomic_fetch_and(&channel->host_waiting, ~(uint32_t)CHANNEL_HOST_SLEEPS);
+		link_release(watch->links[i]);
+	}
+	for (uint32_t i = 0; i < pool->n_slots; i++)
+		pool->slots[i].watched = false;
+}
+
+static bool word_moved(const struct watch *watch)
+{
+	for (size_t i = 0; i < watch->n_words; i++) {
+		if (atomic_load_explicit(watch->words[i].word, memory_order_acquire) !=
+		    watch->words[i].seen)
+			return true;
+	}
+	return false;
+}
+
+static bool spin(const struct watch *watch, uint64_t spin_ns, uint64_t deadline_ns)
+{
+	uint64_t end;
+
+	if (spin_ns == 0)
+		return word_moved(watch);
+	end = now_ns() + spin_ns;
+	if (end > deadline_ns)
+		end = deadline_ns;
+	do {
+		for (int i = 0; i < 64; i++) {
+			if (word_moved(watch))
+				return true;
+			cpu_pause();
+		}
+	} while (now_ns() < end);
+	return false;
+}
+
+/* Where there is no futex_waitv: through descriptors, which is slower. */
+static void sleep_by_poll(struct gw_pool *pool, uint64_t deadline_ns)
+{
+	struct pollfd fd = {.fd = pool->epoll_fd, .events = POLLIN};
+	struct timespec timeout = {0};
+	uint64_t now = now_ns();
+
+	if (deadline_ns > now) {
+		timeout.tv_sec = (time_t)((deadline_ns - now) / 1000000000U);
+		timeout.tv_nsec = (long)((deadline_ns - now) % 1000000000U);
+	}
+	(void)ppoll(&fd, 1, deadline_ns == GW_FOREVER ? NULL : &timeout, NULL);
+}
+
+/*
+ * Some kernels and filters lack the call that sleeps on several words. Whether this one does is the
+ * same for all threads, so a late answer only costs one call.
+ */
+static void lead(struct gw_pool *pool, uint64_t deadline_ns)
+{
+	struct watch watch;
+	bool poll_instead = pool->leader_polls || ward_is_starting(pool);
+	bool no_waitv = pool->leader_polls;
+
+	pool->leader = true;
+	watch_all(pool, &watch);
+	if (poll_instead)
+		wait_arm_polling(pool);
+	(void)pthread_mutex_unlock(&pool->lock);
+	if (!spin(&watch, pool->options.spin_ns, deadline_ns)) {
+		if (poll_instead)
+			sleep_by_poll(pool, deadline_ns);
+		else
+			no_waitv =
+				futex_wait_any(watch.words, watch.n_words, deadline_ns) == -ENOSYS;
+	}
+	(void)pthread_mutex_lock(&pool->lock);
+	pool->leader = false;
+	pool->leader_polls = no_waitv;
+	unwatch(pool, &watch);
+}
+
+static void follow(struct gw_pool *pool, uint64_t deadline_ns)
+{
+	struct timespec deadline = {.tv_sec = (time_t)(deadline_ns / 1000000000U),
+				    .tv_nsec = (long)(deadline_ns % 1000000000U)};
+
+	pool->followers++;
+	if (deadline_ns == GW_FOREVER)
+		(void)pthread_cond_wait(&pool->changed, &pool->lock);
+	else
+		(void)pthread_cond_timedwait(&pool->changed, &pool->lock, &deadline);
+	pool->followers--;
+}
+
+void wait_change(struct gw_pool *pool, uint64_t deadline_ns)
+{
+	if (pool->leader) {
+		follow(pool, deadline_ns);
+		return;
+	}
+	lead(pool, deadline_ns);
+	wait_step(pool);
+	/* This thread may have what it waited for: somebody else must lead then. */
+	if (pool->followers > 0)
+		(void)pthread_cond_broadcast(&pool->changed);
+}
+
+static void drain(int fd)
+{
+	uint64_t count;
+
+	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+}
+
+void wait_arm_polling(struct gw_pool *pool)
+{
+	drain(pool->news_fd);
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		struct link *link = pool->slots[i].link;
+
+		if (!link || pool->slots[i].distrusted)
+			continue;
+		drain(link->event_fd);
+		(void)atomic_fetch_or(&link->map.shared->host_waiting, CHANNEL_HOST_POLLS);
+	}
+	/* A worker may have published between the last look and its bit: then it has not written. */
+	if (collect_has_news(pool)) {
+		uint64_t one = 1;
+
+		if (write(pool->news_fd, &one, sizeof(one)) < 0)
+			return;
+	}
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control thread of a worker: it sleeps on the ward's socket, the host's pidfd and SIGTERM.
+ *
+ * Runs in: worker, its own thread; 0 wake-ups while nothing happens. The main thread can be inside a
+ * kernel or the driver for ever, so it is this thread that ends the process: with _exit, since other
+ * threads may hold any lock. The host is watched besides the ward because a ward can be stopped, and
+ * then does not end its workers when the host dies.
+ */
+#include "worker/worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+#include "common/wire.h"
+
+struct control {
+	struct worker *worker;
+	int signal_fd;
+};
+
+static int until(uint64_t deadline_ns)
+{
+	uint64_t now = now_ns();
+
+	if (deadline_ns == GW_FOREVER)
+		return -1;
+	return deadline_ns <= now ? 0 : (int)((deadline_ns - now + 999999U) / 1000000U);
+}
+
+/* What the ward wants; anything but a stop means that it is gone or not itself any more. */
+static void take_order(const int fds[1])
+{
+	union wire_any *message = malloc(sizeof(*message));
+	int received[WIRE_FDS_MAX];
+	int result = message ? wire_receive(fds[0], message, received) : 0;
+
+	if (result <= 0 || message->header.type != WIRE_STOP)
+		_exit(WORKER_EXIT_ALONE);
+	free(message);
+}
+
+static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
+{
+	if (*deadline_ns == GW_FOREVER)
+		*deadline_ns = now_ns() + worker->stop_deadline_ns;
+	atomic_store(&worker->stop, true);
+	channel_ring_doorbell(worker->channel.shared);
+}
+
+static void *control_run(void *argument)
+{
+	struct control control = *(struct control *)argument;
+	uint64_t deadline_ns = GW_FOREVER;
+	struct pollfd fds[] = {
+		{.fd = WIRE_WORKER_SOCKET, .events = POLLIN},
+		{.fd = control.signal_fd, .events = POLLIN},
+		{.fd = WIRE_WORKER_HOST, .events = POLLIN},
+	};
+
+	free(argument);
+	for (;;) {
+		struct signalfd_siginfo info;
+		int ready = poll(fds, 3, until(deadline_ns));
+
+		if (ready == 0)
+			_exit(WORKER_EXIT_LATE);
+		if (fds[2].revents)
+			_exit(WORKER_EXIT_ALONE);
+		if (fds[0].revents)
+			take_order(&fds[0].fd);
+		if (fds[1].revents)
+			(void)!read(control.signal_fd, &info, sizeof(info));
+		if (ready > 0)
+			begin_stop(control.worker, &deadline_ns);
+	}
+	return NULL;
+}
+
+int control_start(struct worker *worker)
+{
+	struct control *control = malloc(sizeof(*control));
+	sigset_t mask;
+	pthread_t thread;
+	int result;
+
+	if (!control)
+		return -ENOMEM;
+	(void)sigemptyset(&mask);
+	(void)sigaddset(&mask, SIGTERM);
+	control->worker = worker;
+	control->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC);
+	if (control->signal_fd < 0) {
+		result = errno;
+		free(control);
+		return -result;
+	}
+	result = pthread_create(&thread, NULL, control_run, control);
+	if (result != 0) {
+		fd_close(control->signal_fd);
+		free(control);
+		return -result;
+	}
+	(void)pthread_detach(thread);
+	return 0;
+}

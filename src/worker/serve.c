@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs tasks, one after the other, as they come through the channel.
+ *
+ * Runs in: worker, main thread. A result that poisons the process is not published: it goes to the ward
+ * as a fault, and the process leaves at once with _exit. No CUDA call and no destructor runs after it,
+ * since both can hang in a poisoned process. The task then runs again in the next worker.
+ */
+#include "worker/worker.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/fd.h"
+#include "common/wire.h"
+
+static bool is_fault(const struct worker *worker, int value)
+{
+	enum gw_fault_class class = gw_cuda_class(value);
+
+	return worker->device >= 0 && (class == GW_FAULT_POISONED || class == GW_FAULT_DEVICE ||
+				       value == 806 || value == 810);
+}
+
+_Noreturn static void leave_after_fault(int value, uint64_t task)
+{
+	struct wire_fault fault = {.cuda = value, .task = task, .noticed_ns = now_ns()};
+
+	wire_header_init(&fault.header, WIRE_FAULT, sizeof(fault));
+	(void)wire_send(WIRE_WORKER_SOCKET, &fault, NULL, 0);
+	_exit(WORKER_EXIT_FAULT);
+}
+
+/* Everything that the host said was checked by the host; this keeps a slip from becoming a wild pointer. */
+static bool entry_is_good(const struct worker *worker, const struct channel_entry *entry)
+{
+	return entry->function < worker->n_functions && entry->input_bytes <= worker->input_bytes &&
+	       entry->input_offset <= worker->input_bytes - entry->input_bytes &&
+	       entry->output_capacity_bytes <= worker->channel.output_bytes &&
+	       entry->output_offset <= worker->channel.output_bytes - entry->output_capacity_bytes;
+}
+
+static struct gw_call make_call(const struct worker *worker, const struct channel_entry *entry)
+{
+	struct gw_call call = {
+		.input_bytes = entry->input_bytes,
+		.output_capacity_bytes = entry->output_capacity_bytes,
+		.task = entry->task,
+		.attempt = entry->attempt,
+		.device = worker->device,
+	};
+
+	if (entry->input_bytes > 0)
+		call.input = worker->input + entry->input_offset;
+	if (entry->output_capacity_bytes > 0)
+		call.output = worker->channel.output + entry->output_offset;
+	return call;
+}
+
+/* The value of the task: the function's, or the device's if that is worse. */
+static int run_function(const struct worker *worker, const struct gw_function *function,
+			struct gw_call *call)
+{
+	int value = function->run(call);
+	int device;
+
+	if (is_fault(worker, value))
+		leave_after_fault(value, call->task);
+	if (function->flags & GW_FUNCTION_SYNCED)
+		return value;
+	device = device_synchronize(worker);
+	if (is_fault(worker, device))
+		leave_after_fault(device, call->task);
+	return value != 0 ? value : device;
+}
+
+static void write_message(struct channel_result *result, const char *message)
+{
+	result->message_bytes = (uint32_t)strnlen(message, sizeof(result->message) - 1);
+	if (result->message_bytes > 0)
+		memcpy(result->message, message, result->message_bytes);
+}
+
+static void run_entry(struct worker *worker, const struct channel_entry *entry,
+		      struct channel_result *result)
+{
+	struct gw_call call = make_call(worker, entry);
+
+	result->started_ns = now_ns();
+	atomic_store_explicit(&worker->channel.shared->running_since_ns, result->started_ns,
+			      memory_order_relaxed);
+	result->value = run_function(worker, &worker->functions[entry->function], &call);
+	result->output_bytes = call.output_bytes;
+	write_message(result, call.message);
+	if (call.output_bytes > call.output_capacity_bytes) {
+		result->value = GW_EPROTOCOL;
+		result->output_bytes = 0;
+		write_message(result, "the function says that its result is larger than its room");
+	}
+	result->ended_ns = now_ns();
+}
+
+void serve(struct worker *worker)
+{
+	struct channel *channel = worker->channel.shared;
+
+	for (uint32_t number = 0;; number++) {
+		struct channel_entry entry;
+
+		channel_wait_entry(channel, number, &worker->stop, worker->spin_ns);
+		if (atomic_load(&worker->stop))
+			return;
+		if (channel_claim(channel, number, &entry)) {
+			if (!entry_is_good(worker, &entry))
+				_exit(WORKER_EXIT_ALONE);
+			run_entry(worker, &entry, &channel->results[number % CHANNEL_DEPTH]);
+		}
+		channel_complete(channel, number, WIRE_WORKER_EVENT);
+	}
+}

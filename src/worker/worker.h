@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The worker's side: what its files share.
+ *
+ * Runs in: worker. Two threads: the main thread serves tasks (serve.c) and is the only one that calls
+ * functions or CUDA; the control thread (control.c) watches the ward, the host and SIGTERM, and ends
+ * the process when they are gone or a stop takes too long. device.c brings the GPU up and down.
+ */
+#ifndef GPUWARD_WORKER_WORKER_H
+#define GPUWARD_WORKER_WORKER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gpuward.h>
+
+#include "common/channel.h"
+#include "gpu/cuda.h"
+
+/* Exit codes of a worker, for the ward's texts and for people who look at them. */
+enum worker_exit {
+	WORKER_EXIT_START = 125, /* could not start; the reason went to the ward */
+	WORKER_EXIT_FAULT = 124, /* left after a fault, without a destructor */
+	WORKER_EXIT_ALONE = 123, /* ward or host ended */
+	WORKER_EXIT_LATE = 122,	 /* a stop took longer than its deadline */
+};
+
+struct worker {
+	uint32_t slot;
+	uint32_t incarnation;
+	int32_t device; /* the pool's number, or -1 */
+	uint64_t spin_ns;
+	uint64_t stop_deadline_ns;
+
+	const struct gw_function *functions;
+	uint32_t n_functions;
+
+	struct channel_map channel;
+	const uint8_t *input;
+	uint64_t input_bytes;
+
+	struct cuda_door door; /* device >= 0 */
+	struct cuda_context *context;
+
+	atomic_bool stop; /* set by the control thread */
+};
+
+/* control.c: starts the control thread. SIGTERM must be blocked. Returns 0 or -errno. */
+int control_start(struct worker *worker);
+
+/* device.c */
+int device_start(struct worker *worker, struct gw_error *ret_error);
+/* Waits for the device. Returns the CUresult. */
+int device_synchronize(const struct worker *worker);
+/* A clean end: memory first, then the context, so that it is back before the process ends. */
+void device_stop(struct worker *worker);
+
+/* serve.c: runs tasks until a stop. */
+void serve(struct worker *worker);
+
+#endif
