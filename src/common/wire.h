@@ -31,7 +31,7 @@ enum wire_type {
 	WIRE_KILL = 3, /* kill one worker: its running task was cancelled */
 	WIRE_CLOSE = 4,
 	/* ward -> host */
-	WIRE_UP = 16, /* a worker is ready; fds: channel, event descriptor */
+	WIRE_UP = 16, /* a worker is ready; fds: channel, event descriptor, the worker's pidfd */
 	WIRE_GONE = 17,
 	WIRE_FAILED = 18,
 	/* worker -> ward */

@@ -55,6 +55,7 @@ static void worker_is_up(struct gw_pool *pool, const struct wire_up *up, int fds
 	slot->link = link;
 	slot->incarnation = up->incarnation;
 	slot->pid = up->pid;
+	slot->pidfd = fd_steal(&fds[2]);
 	slot->device = up->device;
 	slot->submitted = 0;
 	slot->taken = 0;
@@ -130,6 +131,7 @@ static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
 	link_release(slot->link);
 	slot->link = NULL;
 	slot->pid = -1;
+	fd_closep(&slot->pidfd);
 }
 
 static bool list_can_run(const struct gw_pool *pool, uint32_t list)

@@ -221,6 +221,7 @@ static int init_lists(struct gw_pool *pool)
 		list_init(&pool->pending[i]);
 	for (uint32_t i = 0; i < pool->n_slots; i++) {
 		pool->slots[i].pid = -1;
+		pool->slots[i].pidfd = -1;
 		pool->slots[i].device = o->n_devices ? o->devices[i % o->n_devices] : -1;
 	}
 	return 0;
@@ -312,6 +313,22 @@ static void ask_ward_to_close(struct gw_pool *pool)
 	(void)wire_send(pool->ward_socket, &close_message, NULL, 0);
 }
 
+/* Waits for workers that outlived their ward: the kernel has killed them, and the driver may take its
+ * time. */
+static void wait_workers(struct gw_pool *pool)
+{
+	uint64_t deadline = wait_deadline(CLOSE_SLACK_NS);
+
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		struct pollfd fd = {.fd = pool->slots[i].pidfd, .events = POLLIN};
+		uint64_t now = now_ns();
+
+		/* A worker that had said nothing yet has no pidfd here: poll() then waits for nothing. */
+		if (fd.fd >= 0 && now < deadline)
+			(void)poll(&fd, 1, (int)((deadline - now) / MS));
+	}
+}
+
 /* Waits for the ward's end, and ends it if it is late: its workers die with it. */
 static void end_ward(struct gw_pool *pool)
 {
@@ -323,10 +340,11 @@ static void end_ward(struct gw_pool *pool)
 	if (!pool->ward_lost)
 		ask_ward_to_close(pool);
 	if (procref_wait(&ward, wait_deadline(pool->options.stop_deadline_ns + CLOSE_SLACK_NS),
-			 &end) != 0)
-		return;
-	(void)procref_signal(&ward, SIGKILL);
-	(void)procref_wait(&ward, GW_FOREVER, &end);
+			 &end) == 0) {
+		(void)procref_signal(&ward, SIGKILL);
+		(void)procref_wait(&ward, GW_FOREVER, &end);
+	}
+	wait_workers(pool);
 }
 
 static void free_tasks(struct gw_pool *pool)
@@ -346,8 +364,10 @@ static void unmap(void *address, uint64_t bytes)
 static void free_pool(struct gw_pool *pool)
 {
 	free_tasks(pool);
-	for (uint32_t i = 0; pool->slots && i < pool->n_slots; i++)
+	for (uint32_t i = 0; pool->slots && i < pool->n_slots; i++) {
 		link_release(pool->slots[i].link);
+		fd_close(pool->slots[i].pidfd);
+	}
 	arena_done(&pool->inputs);
 	unmap(pool->input, pool->input_map_bytes);
 	unmap(pool->page, sizeof(*pool->page));

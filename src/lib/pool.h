@@ -81,6 +81,7 @@ struct slot {
 	struct link *link; /* NULL while no process is ready */
 	uint32_t incarnation;
 	int32_t pid;
+	int pidfd; /* to wait for its end when the ward can no longer tell of it */
 	int32_t device;
 	uint32_t submitted; /* entries handed over, running number */
 	uint32_t taken;	    /* entries whose end was taken in */

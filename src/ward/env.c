@@ -2,6 +2,7 @@
 #include "ward/env.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +109,9 @@ int env_new(const char *const *base, const struct env_worker *worker, const char
 	const char **environment;
 	char *storage;
 
-	(void)snprintf(texts[0], TEXT_MAX, WIRE_WORKER_ENV "=%u:%u:%u:%d:%u", WIRE_LAYOUT,
-		       worker->slot, worker->incarnation, worker->device, worker->spin_ns);
+	(void)snprintf(texts[0], TEXT_MAX, WIRE_WORKER_ENV "=%u:%u:%u:%d:%u:%" PRIu64, WIRE_LAYOUT,
+		       worker->slot, worker->incarnation, worker->device, worker->spin_ns,
+		       worker->stop_deadline_ns);
 	if (with_device) {
 		int result = write_device(texts, base, worker->device, ret_error);
 

@@ -18,6 +18,7 @@ struct env_worker {
 	uint32_t incarnation;
 	int32_t device; /* -1: none, and the device variables are left alone */
 	uint32_t spin_ns;
+	uint64_t stop_deadline_ns;
 };
 
 /*

@@ -50,8 +50,10 @@ static int send_one(struct ward *ward, const void *message, const int *fds, size
 
 static int send_up(struct slot *slot)
 {
-	const int fds[] = {slot->channel_fd, slot->event_fd};
-	int result = send_one(slot->ward, slot->outbox.up, fds, 2);
+	/* The last is missing where the process has ended since. */
+	const int fds[] = {slot->channel_fd, slot->event_fd, slot->spawned.process.pidfd};
+	const size_t n_fds = fds[2] < 0 ? 2 : 3;
+	int result = send_one(slot->ward, slot->outbox.up, fds, n_fds);
 
 	if (result == 0) {
 		free(slot->outbox.up);

@@ -51,7 +51,8 @@ static int run_program(struct slot *slot, int socket, struct gw_error *ret_error
 	const struct env_worker worker = {.slot = slot->number,
 					  .incarnation = slot->incarnation,
 					  .device = slot->device,
-					  .spin_ns = ward->open.spin_ns};
+					  .spin_ns = ward->open.spin_ns,
+					  .stop_deadline_ns = ward->open.stop_deadline_ns};
 	const int fds[] = {socket, slot->channel_fd, ward->input_fd, slot->event_fd,
 			   ward->host_pidfd};
 	cleanup_free const char **environment = NULL;
