@@ -101,6 +101,12 @@ int world_teardown(void **state)
 	return 0;
 }
 
+void world_kill(int32_t pid)
+{
+	assert_true(pid > 1);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+}
+
 void world_wait_gone(int32_t pid)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -23,6 +23,9 @@ void world_begin(void);
 int world_setup(void **state);
 int world_teardown(void **state);
 
+/* Sends SIGKILL to PID, which must be one process: kill() takes -1 for every process there is. */
+void world_kill(int32_t pid);
+
 /* Waits until PID is gone and reaped, ten seconds at most; fails the test otherwise. */
 void world_wait_gone(int32_t pid);
 

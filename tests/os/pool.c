@@ -149,11 +149,24 @@ static struct gw_outcome wait_for(struct gw_task *task)
 	return outcome;
 }
 
+/* Waits until all WORKERS are ready. */
+static void wait_ready(struct gw_pool *pool, uint32_t workers)
+{
+	struct gw_pool_stat stat = {0};
+	struct pollfd fd = {.fd = gw_pool_fd(pool), .events = POLLIN};
+
+	while (gw_pool_stat(pool, &stat) == 0 && stat.workers_ready < workers) {
+		assert_int_equal(poll(&fd, 1, 10000), 1);
+		assert_true(gw_pool_dispatch(pool, NULL) >= 0);
+	}
+}
+
 static int32_t worker_pid(struct gw_pool *pool, uint32_t slot)
 {
 	struct gw_worker_info info;
 
 	assert_int_equal(gw_pool_worker(pool, slot, &info), 0);
+	assert_true(info.pid > 1);
 	return info.pid;
 }
 
@@ -309,8 +322,9 @@ static void killed_and_stopped_workers_are_replaced(void **state)
 	struct gw_exit exit;
 
 	(void)state;
+	wait_ready(pool, 2);
 	assert_int_equal(wait_for(start(pool, "empty", NULL, 0, 0)).kind, GW_DONE);
-	assert_int_equal(kill(worker_pid(pool, 0), SIGKILL), 0);
+	world_kill(worker_pid(pool, 0));
 	for (int i = 0; i < 50; i++) {
 		task = start(pool, "reverse", "ab", 2, 2);
 		assert_int_equal(wait_for(task).kind, GW_DONE);
@@ -436,7 +450,7 @@ static void the_wards_death_is_an_error_not_a_hang(void **state)
 
 	(void)state;
 	assert_int_equal(gw_pool_stat(pool, &stat), 0);
-	assert_int_equal(kill(stat.ward_pid, SIGKILL), 0);
+	world_kill(stat.ward_pid);
 	assert_int_equal(wait_for(task).kind, GW_LOST);
 	assert_int_equal(gw_task_new(pool, "empty", NULL, &more, &error), GW_EWARDLOST);
 	gw_task_free(task);
@@ -485,9 +499,8 @@ static void a_killed_host_leaves_nothing(void **state)
 		struct gw_pool_stat stat;
 
 		(void)start(pool, "hang", NULL, 0, 0);
+		wait_ready(pool, 2);
 		(void)gw_pool_stat(pool, &stat);
-		while (stat.workers_ready < 2)
-			(void)gw_pool_stat(pool, &stat);
 		pids[0] = stat.ward_pid;
 		pids[1] = worker_pid(pool, 0);
 		pids[2] = worker_pid(pool, 1);
@@ -496,7 +509,7 @@ static void a_killed_host_leaves_nothing(void **state)
 			pause();
 	}
 	assert_int_equal(read(pipe_fds[0], pids, sizeof(pids)), sizeof(pids));
-	assert_int_equal(kill(host, SIGKILL), 0);
+	world_kill(host);
 	assert_int_equal(waitpid(host, &status, 0), host);
 	for (int i = 0; i < 3; i++)
 		world_wait_gone(pids[i]);
@@ -551,9 +564,10 @@ static void threads_share_a_pool(void **state)
 	void *result;
 
 	(void)state;
+	wait_ready(pool, 2);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, thread_of_tasks, pool), 0);
-	assert_int_equal(kill(worker_pid(pool, 0), SIGKILL), 0);
+	world_kill(worker_pid(pool, 0));
 	for (int i = 0; i < 6; i++) {
 		assert_int_equal(pthread_join(threads[i], &result), 0);
 		assert_null(result);
