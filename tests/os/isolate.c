@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Description: gw_isolate runs a function in a child of its own, says truly how each attempt ended, tries
- * again in a fresh process after a crash, refuses where a fork would not be safe, gives one clear error
- * at each limit of the system, and leaves no child and no descriptor behind.
+ * again in a fresh process after a crash, refuses where a fork would not be safe, and leaves no child, no
+ * descriptor and no mapping behind.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -586,79 +586,6 @@ static void a_loaded_driver_is_refused(void **state)
 	in_own_process(with_a_driver_loaded);
 }
 
-/* ---- limits of the system ---- */
-
-static void without_descriptors(void)
-{
-	struct gw_isolate_options options = GW_OPTIONS(struct gw_isolate_options);
-	int highest = dup(0);
-
-	expect(highest > 0);
-	(void)close(highest);
-	/* One descriptor short, two short, and so on, until there is none. */
-	for (int room = 3; room >= 0; room--) {
-		struct rlimit limit;
-		struct gw_error error = {0};
-		int result;
-
-		(void)getrlimit(RLIMIT_NOFILE, &limit);
-		limit.rlim_cur = (rlim_t)highest + (rlim_t)room;
-		expect(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-		result = gw_isolate(add_up, &options, NULL, NULL, &error);
-		expect(room >= 3 ? result == 0 : result == -EMFILE);
-		expect(result == 0 || (error.native == EMFILE && strlen(error.msg) > 20));
-	}
-	expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-}
-
-static void no_descriptor_is_one_clear_error(void **state)
-{
-	(void)state;
-	in_own_process(without_descriptors);
-}
-
-static void without_processes(void)
-{
-	struct gw_isolate_options options = GW_OPTIONS(struct gw_isolate_options);
-	struct rlimit none = {0, 0};
-	struct gw_error error = {0};
-
-	/* Root is not limited: become somebody else, of whom there is no other process. */
-	if (geteuid() == 0)
-		expect(setresgid(64321, 64321, 64321) == 0 && setresuid(64321, 64321, 64321) == 0);
-	expect(setrlimit(RLIMIT_NPROC, &none) == 0);
-	expect(prctl(PR_SET_DUMPABLE, 1) ==
-	       0); /* lost by setuid; /proc/self belongs to root else */
-	expect(gw_isolate(add_up, &options, NULL, NULL, &error) == -EAGAIN);
-	expect(error.domain == GW_DOMAIN_OS && error.native == EAGAIN);
-	expect(strstr(error.msg, "RLIMIT_NPROC"));
-	expect(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-}
-
-static void no_process_is_one_clear_error(void **state)
-{
-	(void)state;
-	in_own_process(without_processes);
-}
-
-static void without_memory(void)
-{
-	struct gw_isolate_options options = GW_OPTIONS(struct gw_isolate_options);
-	struct rlimit limit = {0, 0};
-	struct gw_error error = {0};
-
-	options.shared_bytes = 1ULL << 40;
-	expect(setrlimit(RLIMIT_AS, &limit) == 0);
-	expect(gw_isolate(add_up, &options, NULL, NULL, &error) == -ENOMEM);
-	expect(error.native == ENOMEM);
-}
-
-static void no_memory_is_one_clear_error(void **state)
-{
-	(void)state;
-	in_own_process(without_memory);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -680,9 +607,6 @@ int main(void)
 		TEST(other_threads_are_refused),
 		TEST(joined_threads_are_forgotten),
 		TEST(a_loaded_driver_is_refused),
-		TEST(no_descriptor_is_one_clear_error),
-		TEST(no_process_is_one_clear_error),
-		TEST(no_memory_is_one_clear_error),
 	};
 	const struct rlimit no_core = {0, 0};
 
