@@ -191,7 +191,7 @@ struct gw_isolate_options {
  *   owns it and ends it with gw_isolate_free_shared(). RET_EXIT receives how the last attempt ended.
  * Returns: 0 when an attempt ended with GW_END_RESULT and value 0; 1 when it did not (RET_EXIT says
  *   how the last one ended). -EINVAL bad options; GW_ECUDALOADED; GW_ETHREADS; -ENOMEM; -EAGAIN no
- *   process can be made (RLIMIT_NPROC or pids.max); -EMFILE.
+ *   process can be made (RLIMIT_NPROC or pids.max); -EMFILE; -ENOSYS no /proc, or Linux before 5.10.
  * Source: waitid(P_PIDFD) for the end; dl_iterate_phdr for the driver; /proc/self/task for threads.
  */
 GW_PUBLIC int gw_isolate(int (*function)(const struct gw_isolated *run),
