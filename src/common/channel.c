@@ -139,6 +139,8 @@ void channel_complete(struct channel *channel, uint32_t number, int event_fd)
 {
 	uint32_t waiting;
 
+	/* Before `completed`: a start that the ward sees beside a new head is that head's own. */
+	atomic_store_explicit(&channel->running_since_ns, 0, memory_order_relaxed);
 	atomic_store(&channel->completed, number + 1);
 	waiting = atomic_load(&channel->host_waiting);
 	if (waiting & CHANNEL_HOST_SLEEPS)

@@ -92,7 +92,7 @@ struct channel {
 	/* Written by the worker. */
 	_Alignas(64) _Atomic uint32_t completed;
 	_Atomic uint32_t worker_waiting;
-	_Atomic uint64_t running_since_ns; /* start of entry `completed`, a hint for the deadline */
+	_Atomic uint64_t running_since_ns; /* start of entry `completed`, or 0: not begun */
 
 	/* The word that the worker sleeps on. Moved by the host, and by the worker's own control thread. */
 	_Alignas(64) _Atomic uint32_t doorbell;

@@ -12,6 +12,7 @@
 #define GPUWARD_COMMON_POOL_PAGE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <gpuward.h>
@@ -34,10 +35,25 @@ struct pool_page {
 	/* The ward's robust word: its thread id while it lives, FUTEX_OWNER_DIED set by the kernel at its
 	 * death. 0 before it has started. The host sets FUTEX_WAITERS before it sleeps on it. */
 	_Atomic uint32_t ward_life;
-	/* Host: 1 after it has told the ward (WIRE_KICK) that tasks with deadlines are under way.
-	 * Ward: back to 0 when a scan found none. */
-	_Atomic uint32_t deadlines_armed;
+	/* When the ward looks at the deadlines next; GW_FOREVER: not at all. Set by the ward. The host lowers
+	 * it, and then says so by WIRE_KICK, where a task that it hands over could be late before that. */
+	_Atomic uint64_t next_look_ns;
 	_Alignas(64) struct pool_page_slot slots[GW_WORKERS_MAX];
 };
+
+/*
+ * Host, after it has handed over a task that is late at DUE_NS at the earliest: true when the ward would
+ * look too late, and has to be told (WIRE_KICK). One kick is enough for all that is due later.
+ */
+static inline bool pool_page_lower_look(struct pool_page *page, uint64_t due_ns)
+{
+	uint64_t next = atomic_load(&page->next_look_ns);
+
+	while (due_ns < next) {
+		if (atomic_compare_exchange_weak(&page->next_look_ns, &next, due_ns))
+			return true;
+	}
+	return false;
+}
 
 #endif

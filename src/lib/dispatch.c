@@ -79,25 +79,25 @@ static int take_output_room(struct gw_task *task, struct link *link)
 }
 
 /*
- * Tells the ward about deadlines, once for as long as there are any.
+ * Tells the ward about a deadline, if it would look too late by itself.
  *
  *	host                              ward
- *	stores the entry's deadline       finds nothing in flight
- *	                                  armed = 0
- *	armed 0 -> 1: kick                looks once more, goes to sleep
+ *	stores the entry's deadline       computes its next look
+ *	                                  stores next_look
+ *	due before next_look: kick        looks once more, goes to sleep
  *
- * The exchange is the last thing here, and the look the last thing there, so one of the two sees the
- * other.
+ * Each side writes first and reads then, so one of the two sees the other.
  */
-static void arm_deadline(struct gw_pool *pool)
+static void arm_deadline(struct gw_pool *pool, uint64_t deadline_ns)
 {
+	uint64_t now = now_ns();
 	struct wire_kick kick;
 
-	if (atomic_exchange(&pool->page->deadlines_armed, 1))
+	if (deadline_ns >= GW_FOREVER - now || !pool_page_lower_look(pool->page, now + deadline_ns))
 		return;
 	wire_header_init(&kick.header, WIRE_KICK, sizeof(kick));
 	if (wire_send(pool->ward_socket, &kick, NULL, 0) < 0)
-		atomic_store(&pool->page->deadlines_armed, 0);
+		atomic_store(&pool->page->next_look_ns, GW_FOREVER);
 }
 
 static void publish(struct gw_pool *pool, struct slot *slot, struct gw_task *task, int function)
@@ -125,7 +125,7 @@ static void publish(struct gw_pool *pool, struct slot *slot, struct gw_task *tas
 	if (pool->leader && !slot->watched)
 		wait_kick_leader(pool);
 	if (task->deadline_ns > 0)
-		arm_deadline(pool);
+		arm_deadline(pool, task->deadline_ns);
 }
 
 /* Returns 0, -ENOSPC when the worker's output room is full, or 1 when the task ended instead. */

@@ -5,9 +5,9 @@
 
 #include "common/fd.h"
 
-/* The longest time between two looks, while deadlines are under way: a deadline that the ward has not
- * seen yet is noticed this late at worst. */
-#define LOOK_NS 20000000ULL
+/* How often to look at the least for tasks that wait behind another. One of them is noticed this late at
+ * worst; the task that runs is not rounded. */
+#define LOOK_MIN_NS 5000000ULL
 
 /* What one look at a slot finds. */
 struct view {
@@ -17,8 +17,7 @@ struct view {
 };
 
 enum look {
-	LOOK_NOTHING, /* no task with a deadline is under way */
-	LOOK_ARMED,
+	LOOK_GOOD,
 	LOOK_OVERDUE,
 	LOOK_BROKEN, /* the worker says what cannot be */
 };
@@ -73,30 +72,39 @@ static uint64_t head_since(struct slot_watch *watch, const struct view *view, ui
 	watch->head = view->completed;
 	/*
 	 * It was not the head at the last look, and it is now. A time between the two is believed. Any
-	 * other is left over from the entry before, or a lie; then now counts. The answer is kept:
-	 * a worker that moves its hint all the time gains nothing.
+	 * other means that it has not begun (0), or is a lie; then now counts. The answer is kept: a
+	 * worker that moves its hint all the time gains nothing.
 	 */
-	if (view->began_ns >= watch->looked_ns && view->began_ns <= now)
+	if (view->began_ns > 0 && view->began_ns >= watch->looked_ns && view->began_ns <= now)
 		watch->since_ns = view->began_ns;
 	else
 		watch->since_ns = now;
 	return watch->since_ns;
 }
 
-static bool has_any_deadline(const struct slot *slot, const struct view *view)
+static void lower(uint64_t *next_ns, uint64_t from_ns, uint64_t allowed_ns)
 {
-	for (uint32_t i = 0; i < view->in_flight; i++) {
-		if (allowed_ns(slot, view->completed + i) > 0)
-			return true;
-	}
-	return false;
+	if (allowed_ns > 0 && allowed_ns < GW_FOREVER - from_ns && from_ns + allowed_ns < *next_ns)
+		*next_ns = from_ns + allowed_ns;
 }
 
-/* Looks at one slot; lowers *NEXT_NS to when its head is due. */
+/* Those that wait can begin at any time from now. */
+static void look_at_waiting(const struct slot *slot, const struct view *view, uint64_t now,
+			    uint64_t *next_ns)
+{
+	for (uint32_t i = 1; i < view->in_flight; i++) {
+		uint64_t allowed = allowed_ns(slot, view->completed + i);
+
+		if (allowed > 0)
+			lower(next_ns, now, allowed > LOOK_MIN_NS ? allowed : LOOK_MIN_NS);
+	}
+}
+
+/* Looks at one slot; lowers *NEXT_NS to when it has to be looked at again. */
 static enum look look_at(struct slot *slot, uint64_t now, uint64_t *next_ns)
 {
 	struct slot_watch *watch = &slot->watch;
-	uint64_t allowed, due;
+	uint64_t allowed, due = GW_FOREVER;
 	struct view view;
 
 	if (!read_view(slot, &view))
@@ -104,19 +112,17 @@ static enum look look_at(struct slot *slot, uint64_t now, uint64_t *next_ns)
 	if (view.in_flight == 0) {
 		watch->running = false;
 		watch->looked_ns = now;
-		return LOOK_NOTHING;
+		return LOOK_GOOD;
 	}
 	allowed = allowed_ns(slot, view.completed);
-	due = head_since(watch, &view, now) + allowed;
+	lower(&due, head_since(watch, &view, now), allowed);
 	watch->looked_ns = now;
-	if (allowed == 0 || due < allowed)
-		return has_any_deadline(slot, &view) ? LOOK_ARMED : LOOK_NOTHING;
 	/* The entry's place may have been used again since: then the deadline was another's. */
 	if (due <= now && atomic_load(&slot->channel->completed) == view.completed)
 		return LOOK_OVERDUE;
-	if (due < *next_ns)
-		*next_ns = due;
-	return LOOK_ARMED;
+	lower(next_ns, watch->since_ns, allowed);
+	look_at_waiting(slot, &view, now, next_ns);
+	return LOOK_GOOD;
 }
 
 static bool is_watched(const struct slot *slot)
@@ -124,8 +130,7 @@ static bool is_watched(const struct slot *slot)
 	return slot->channel && (slot->state == SLOT_READY || slot->state == SLOT_STOPPING);
 }
 
-/* Returns whether a task with a deadline is under way in the slot. */
-static bool judge(struct slot *slot, uint64_t now, uint64_t *next_ns)
+static void judge(struct slot *slot, uint64_t now, uint64_t *next_ns)
 {
 	static const struct cause late = {.end = GW_END_DEADLINE, .source = GW_SOURCE_DEADLINE};
 	static const struct cause liar = {.end = GW_END_PROTOCOL,
@@ -133,53 +138,54 @@ static bool judge(struct slot *slot, uint64_t now, uint64_t *next_ns)
 					  .what = "it completed more tasks than it was given"};
 
 	switch (look_at(slot, now, next_ns)) {
-	case LOOK_ARMED:
-		return true;
 	case LOOK_OVERDUE:
 		slot_happens(slot, EVENT_TASK_DEADLINE, &late);
-		return false;
+		break;
 	case LOOK_BROKEN:
 		slot_happens(slot, EVENT_PROTOCOL_ERROR, &liar);
-		return false;
-	case LOOK_NOTHING:
+		break;
+	case LOOK_GOOD:
 		break;
 	}
-	return false;
 }
 
-static bool look_at_all(struct ward *ward)
+/* Returns when to look again. */
+static uint64_t look_at_all(struct ward *ward)
 {
 	uint64_t now = now_ns();
-	uint64_t next_ns = now + LOOK_NS;
-	bool armed = false;
+	uint64_t next_ns = GW_FOREVER;
 
 	for (uint32_t i = 0; i < ward->n_slots; i++) {
-		if (is_watched(&ward->slots[i]) && judge(&ward->slots[i], now, &next_ns))
-			armed = true;
+		if (is_watched(&ward->slots[i]))
+			judge(&ward->slots[i], now, &next_ns);
 	}
-	loop_set_timer(&ward->look_timer, armed ? next_ns : GW_FOREVER);
-	return armed;
+	return next_ns;
 }
 
 /*
- * Looks, and goes to rest when there is nothing to look for:
+ * Looks, and says when it looks next. The host compares that with every task that it hands over:
  *
  *	ward                                  host
- *	finds nothing under way
- *	                                      hands a task over
- *	                                      armed is still 1: no kick
- *	armed = 0
- *	looks once more: finds it             (armed 0 -> 1 would have been a kick)
+ *	looks: nothing is due before T
+ *	                                      hands over a task that is due before T
+ *	                                      reads next_look: still an early time, no kick
+ *	next_look = T
+ *	looks once more: finds it             (after this line it would have read T, and kicked)
  *
- * Each side writes first and looks then, so one of the two sees the other.
+ * Each side writes first and reads then, so one of the two sees the other.
  */
 static void look(struct ward *ward)
 {
-	if (look_at_all(ward))
-		return;
-	atomic_store(&ward->page->deadlines_armed, 0);
-	if (look_at_all(ward))
-		atomic_store(&ward->page->deadlines_armed, 1);
+	uint64_t next_ns = look_at_all(ward);
+	uint64_t again_ns;
+
+	atomic_store(&ward->page->next_look_ns, next_ns);
+	again_ns = look_at_all(ward);
+	if (again_ns < next_ns) {
+		next_ns = again_ns;
+		atomic_store(&ward->page->next_look_ns, next_ns);
+	}
+	loop_set_timer(&ward->look_timer, next_ns);
 }
 
 static void on_timer(struct loop_timer *timer)
@@ -193,16 +199,12 @@ void deadline_init(struct ward *ward)
 	loop_add_timer(&ward->loop, &ward->look_timer);
 }
 
+void deadline_begin(struct ward *ward)
+{
+	atomic_store(&ward->page->next_look_ns, GW_FOREVER);
+}
+
 void deadline_kick(struct ward *ward)
 {
-	uint64_t now = now_ns();
-
-	/* While the ward rested it did not look: what a worker says of that time is not believed. */
-	if (ward->look_timer.due_ns == GW_FOREVER) {
-		for (uint32_t i = 0; i < ward->n_slots; i++) {
-			ward->slots[i].watch.looked_ns = now;
-			ward->slots[i].watch.running = false;
-		}
-	}
 	look(ward);
 }

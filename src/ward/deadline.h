@@ -7,8 +7,10 @@
  * on both sides by what the ward has seen itself, so that a worker can neither postpone its deadline for
  * ever nor make the ward read out of range.
  *
- * While no task with a deadline is under way there is no timer at all. While there is one, the ward
- * looks at its end, and at short intervals, since the host says only once that deadlines have begun.
+ * While no task with a deadline is under way there is no timer at all. While there is one, the ward looks
+ * when the first could be late: at the due time of each worker's running task, and one allowed duration
+ * from now for those that wait behind it. A task that is handed over later and could be late sooner comes
+ * with a kick.
  * Read next: ../common/pool_page.h.
  */
 #ifndef GPUWARD_WARD_DEADLINE_H
@@ -18,7 +20,10 @@
 
 void deadline_init(struct ward *ward);
 
-/* The host says that tasks with deadlines are under way. */
+/* The page is there, and no task yet: there is nothing to look at. */
+void deadline_begin(struct ward *ward);
+
+/* The host has handed over a task that could be late before the next look. */
 void deadline_kick(struct ward *ward);
 
 /* How many entries the slot's worker has completed, or 0 where it says what cannot be. */

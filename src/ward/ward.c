@@ -190,6 +190,7 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 		refuse(ward, &error);
 		return;
 	}
+	deadline_begin(ward);
 	for (uint32_t i = 0; i < ward->n_slots; i++)
 		slot_happens(&ward->slots[i], EVENT_START, NULL);
 }
