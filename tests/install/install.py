@@ -13,15 +13,26 @@ import subprocess
 import sys
 import tempfile
 
+import examples
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # What the library and the tool start or load by themselves, and users never name.
 HELPERS = [
     "libexec/gpuward/gpuward-probe",
+    "libexec/gpuward/gpuward-ward",
     "lib/gpuward/softgpu/libcuda.so.1",
     "lib/gpuward/softgpu/libnvidia-ml.so.1",
 ]
+# The examples that are programs to run, and what they print.
+EXAMPLES = {
+    "README.md": "42.25",
+    "gw_cuda_class.3.scd": "CUDA_ERROR_LAUNCH_FAILED",
+    "gw_isolate.3.scd": "2 processes",
+    "gw_pool_open.3.scd": "42",
+    "gw_version.3.scd": "",
+}
 faults = []
 
 
@@ -91,6 +102,22 @@ def check_program(prefix, folder, language, compiler, standard):
     expect(f"a program in {standard} runs", "42" in run(program, env=env))
 
 
+def check_examples(prefix, folder):
+    """Builds and runs the examples of the readme and the manual that are whole programs."""
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(prefix, "lib", "pkgconfig"))
+    flags = run("pkg-config", "--cflags", "--libs", "gpuward", env=env).split()
+    env["LD_LIBRARY_PATH"] = os.path.join(prefix, "lib")
+    for where, text in examples.examples():
+        if where not in EXAMPLES:
+            continue
+        program = os.path.join(folder, "example")
+        source = program + ".c"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        run("cc", "-std=c11", *WARNINGS, source, "-o", program, *flags)
+        expect(f"the example of {where} runs", EXAMPLES[where] in run(program, env=env))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         prefix = install(folder)
@@ -98,6 +125,7 @@ def main():
         check_manual(prefix)
         check_program(prefix, folder, "c", "cc", "c11")
         check_program(prefix, folder, "c++", "c++", "c++17")
+        check_examples(prefix, folder)
     return 1 if faults else 0
 
 
