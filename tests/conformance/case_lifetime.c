@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -117,28 +118,34 @@ static void stopped(const void *argument)
 	state("memory_after_kill", &before);
 }
 
+struct survivor {
+	int socket;
+	pthread_t leader;
+};
+
 static void *outlive(void *argument)
 {
-	const int *socket = argument;
+	const struct survivor *survivor = argument;
 
-	suite_sleep_ms(20);
-	suite_send(*socket, 2, -1);
-	(void)suite_receive(*socket, NULL);
+	(void)pthread_join(survivor->leader, NULL);
+	suite_send(survivor->socket, 2, -1);
+	(void)suite_receive(survivor->socket, NULL);
 	return NULL;
 }
 
 static void leave_a_thread(int socket, const void *argument)
 {
-	static int kept;
+	static struct survivor survivor;
 	struct session session;
 	pthread_t thread;
 	uint64_t address = 0;
 
 	(void)argument;
-	kept = socket;
+	survivor.socket = socket;
+	survivor.leader = pthread_self();
 	session_begin(&session);
 	(void)CU(cuMemAlloc_v2, &address, BYTES);
-	if (pthread_create(&thread, NULL, outlive, &kept) == 0)
+	if (pthread_create(&thread, NULL, outlive, &survivor) == 0)
 		pthread_exit(NULL);
 }
 
@@ -213,13 +220,18 @@ static void fork_a_holder(int socket, const void *argument)
 	const struct inherit *how = argument;
 	struct session session;
 	uint64_t address = 0;
+	int pipes[2] = {-1, -1};
+	char byte;
 
 	session_begin(&session);
 	(void)CU(cuMemAlloc_v2, &address, BYTES);
+	(void)!pipe2(pipes, O_CLOEXEC);
 	if (fork() == 0)
 		be_inheritor(socket, how);
+	(void)close(pipes[1]);
 	if (how->execs) {
-		suite_sleep_ms(50);
+		/* Its end comes when the child has become another program. */
+		(void)!read(pipes[0], &byte, 1);
 		suite_send(socket, 1, -1);
 	}
 	for (;;)

@@ -87,7 +87,6 @@ static void spinning(const void *argument)
 	(void)CU(cuStreamCreate, &stream, CUDA_STREAM_NON_BLOCKING);
 	(void)CU(cuStreamCreate, &other, CUDA_STREAM_NON_BLOCKING);
 	fact("launch", session_launch(&session, "spin", stream, parameters));
-	suite_sleep_ms(20);
 	fact("query", CU(cuStreamQuery, stream));
 	fact("other_launch", session_launch(&session, "nop", other, NULL));
 	fact("other_sync", CU(cuStreamSynchronize, other));
@@ -188,7 +187,7 @@ static void order(const void *argument)
 	(void)session_launch(&session, "spin", NULL, parameters);
 	(void)session_launch(&session, "nop", blocking, NULL);
 	(void)session_launch(&session, "nop", free_running, NULL);
-	suite_sleep_ms(30);
+	suite_sleep_ms(30); /* what does not wait for the kernel is done by then */
 	fact("default_spins", CU(cuStreamQuery, NULL));
 	fact("blocking_waits", CU(cuStreamQuery, blocking));
 	fact("non_blocking_waits", CU(cuStreamQuery, free_running));
