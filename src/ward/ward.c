@@ -74,6 +74,16 @@ static void say_what_is_left(const struct ward *ward)
 	}
 }
 
+/* The loop itself failed. The kernel would end the workers with the ward; this is in case that it takes
+ * the ward long to end. */
+static void give_up(struct ward *ward, int error)
+{
+	(void)dprintf(STDERR_FILENO, "gpuward-ward: the event loop failed: %s\n", strerror(-error));
+	for (uint32_t i = 0; i < ward->n_slots; i++)
+		(void)procref_signal(&ward->slots[i].spawned.process, SIGKILL);
+	ward->exit_code = EXIT_BAD_START;
+}
+
 /* ---- opening ---- */
 
 static void refuse(struct ward *ward, const struct gw_error *error)
@@ -407,12 +417,11 @@ int ward_run(int host_socket)
 	result = ward_init(ward, host_socket);
 	if (result == 0)
 		result = loop_run(&ward->loop);
-	if (result < 0) {
-		(void)dprintf(STDERR_FILENO, "gpuward-ward: %s\n", strerror(-result));
-		ward->exit_code = EXIT_BAD_START;
-	}
+	if (result < 0)
+		give_up(ward, result);
+	else
+		say_what_is_left(ward);
 	outbox_flush(ward);
-	say_what_is_left(ward);
 	ward_done(ward);
 	return ward->exit_code;
 }

@@ -102,11 +102,15 @@ int host_start(struct host *host)
 			     .argv = arguments,
 			     .envp = (const char *const *)environ,
 			     .n_fds = 1,
-			     .flags = SPAWN_NEW_GROUP};
+			     .flags = SPAWN_NEW_GROUP | SPAWN_SEARCH_PATH};
 	int fds[WIRE_FDS_MAX];
 	int sockets[2];
 	int result;
 
+	if (host->ward_argv) {
+		spec.program = host->ward_argv[0];
+		spec.argv = host->ward_argv;
+	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return -errno;
 	host->socket = sockets[0];

@@ -25,6 +25,7 @@ struct host {
 	struct spawned ward;
 	struct pool_page *page;
 	struct wire_open open;	/* may be changed between host_init() and host_start() */
+	const char **ward_argv; /* NULL: the ward itself; else a program that runs it */
 	int program_fd;		/* for a pool that runs the host's own program */
 	union wire_any message; /* the last one */
 	int fds[WIRE_FDS_MAX];
