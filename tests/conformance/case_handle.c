@@ -293,7 +293,7 @@ static void sealed_too_early(const void *argument)
 	struct session session;
 	uint64_t handle = 0;
 	uint64_t address = 0;
-	uint64_t ns = 30000000;
+	uint64_t ns = 200000000;
 	void *busy[] = {&ns};
 
 	(void)argument;
@@ -314,7 +314,7 @@ static void unmapped_too_early(const void *argument)
 	struct session session;
 	uint64_t handle = 0;
 	uint64_t address = 0;
-	uint64_t ns = 30000000;
+	uint64_t ns = 200000000;
 	void *busy[] = {&ns};
 
 	(void)argument;
