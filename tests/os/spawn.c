@@ -7,6 +7,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +29,10 @@
 
 #include "common/fd.h"
 #include "linux/spawn.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
 #define SECOND 1000000000U
 
@@ -351,12 +359,71 @@ static void a_child_that_somebody_else_reaped_is_a_named_case(void **state)
 	spawn_done(&spawned);
 }
 
+/* Makes CALL fail with ENOSYS in this process, as an old kernel or a container's filter does. */
+static int forbid(unsigned int call)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = 4, .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -1;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Starts a shell that counts what it inherited; exits with 0 if that is one memory file. */
+static _Noreturn void spawn_without_close_range(void)
+{
+	const char *const arguments[] = {
+		"sh", "-c",
+		"n=0; for f in /proc/$$/fd/*; do case $(readlink $f) in *memfd*) n=$((n+1));; esac; "
+		"done; exit $n",
+		NULL};
+	int fd = memfd_create("given", 0);
+	struct spawn spec = {.program = "/bin/sh",
+			     .argv = arguments,
+			     .envp = environment,
+			     .fds = &fd,
+			     .n_fds = 1};
+	struct procref_end end = {0};
+	struct spawned spawned;
+
+	if (forbid(SYS_close_range) < 0)
+		_exit(77);
+	if (dup(fd) < 0 || dup2(fd, 200) < 0 || spawn(&spec, &spawned, NULL) < 0)
+		_exit(1);
+	if (procref_wait(&spawned.process, now_ns() + 20ULL * SECOND, &end) != 1)
+		_exit(2);
+	_exit(end.value == 1 ? 0 : 3);
+}
+
+static void without_close_range_no_other_descriptor_arrives(void **state)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	(void)state;
+	if (pid == 0)
+		spawn_without_close_range();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		print_message("skipped: no seccomp filters here\n");
+		skip();
+	}
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, remember_fds, compare_fds)
 		TEST(descriptors_arrive_in_order_though_they_overlap),
 		TEST(no_other_descriptor_arrives),
+		TEST(without_close_range_no_other_descriptor_arrives),
 		TEST(signals_are_as_at_birth),
 		TEST(closed_standard_descriptors_are_filled),
 		TEST(a_new_group_is_its_own),
