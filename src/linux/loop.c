@@ -56,6 +56,13 @@ int loop_change(struct loop *loop, struct loop_source *source, uint32_t events)
 	return 0;
 }
 
+void loop_move(struct loop *loop, struct loop_source *from, struct loop_source *to, uint32_t events)
+{
+	to->fd = from->fd;
+	from->fd = -1;
+	(void)loop_change(loop, to, events);
+}
+
 void loop_remove(struct loop *loop, struct loop_source *source)
 {
 	if (source->fd < 0)

@@ -52,6 +52,10 @@ void loop_done(struct loop *loop);
 int loop_add(struct loop *loop, struct loop_source *source, int fd, uint32_t events);
 int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 
+/* Watches the descriptor of FROM for TO instead. Cannot fail: it only changes what is there. */
+void loop_move(struct loop *loop, struct loop_source *from, struct loop_source *to,
+	       uint32_t events);
+
 /* Takes SOURCE out, before its descriptor is closed. A source that is in no loop is fine. */
 void loop_remove(struct loop *loop, struct loop_source *source);
 

@@ -28,6 +28,7 @@ static void drop(struct slot *slot)
 
 	free(box->up);
 	box->up = NULL;
+	box->has_left = false;
 	box->has_gone = false;
 	box->has_failed = false;
 }
@@ -62,13 +63,24 @@ static int send_up(struct slot *slot)
 	return result;
 }
 
+static int send_left(struct slot *slot)
+{
+	int result = send_one(slot->ward, &slot->outbox.left, NULL, 0);
+
+	slot->outbox.has_left = result < 0;
+	return result;
+}
+
 /* Sends all of one slot, in order. Returns 0 or -errno. */
 static int send_slot(struct slot *slot)
 {
 	struct slot_outbox *box = &slot->outbox;
-	int result = 0;
+	int result = box->has_left ? send_left(slot) : 0;
 
-	if (box->up)
+	/* What a successor has to say waits until the host knows that the one before is gone. */
+	if (leaving_is_untold(slot))
+		return result;
+	if (result == 0 && box->up)
 		result = send_up(slot);
 	if (result == 0 && box->has_gone) {
 		result = send_one(slot->ward, &box->gone, NULL, 0);
@@ -117,6 +129,17 @@ void outbox_flush(struct ward *ward)
 void outbox_up_take(struct slot *slot, struct wire_up *up)
 {
 	slot->outbox.up = up;
+	outbox_flush(slot->ward);
+}
+
+void outbox_left(struct slot *slot, uint32_t incarnation, const struct gw_exit *exit)
+{
+	struct wire_gone *left = &slot->outbox.left;
+
+	*left = (struct wire_gone){
+		.slot = slot->number, .incarnation = incarnation, .was_ready = 1, .exit = *exit};
+	wire_header_init(&left->header, WIRE_GONE, sizeof(*left));
+	slot->outbox.has_left = true;
 	outbox_flush(slot->ward);
 }
 

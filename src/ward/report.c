@@ -124,5 +124,7 @@ void report_fill(struct gw_exit *ret_exit, const struct report_facts *facts)
 		tell_by_death(&exit, facts);
 	else
 		tell_by_cause(&exit, facts);
+	if (facts->stuck)
+		say(&exit, "; it does not end after SIGKILL, see /proc/%d/stack", exit.pid);
 	*ret_exit = exit;
 }

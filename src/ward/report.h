@@ -29,6 +29,7 @@ struct report_facts {
 	int32_t pid;
 	int32_t device;
 	bool was_ready;
+	bool stuck;  /* SIGKILL does not end it: it is told of, and still there */
 	bool reaped; /* `ended` is valid; false: somebody else reaped it */
 	struct procref_end ended;
 	struct cause cause;

@@ -142,6 +142,52 @@ static enum slot_state do_grace(struct slot *slot, const struct happening *what)
 	return what->next;
 }
 
+/* What the host knows of the trusted counter bounds what the worker says of its work. */
+static bool has_worked(const struct slot *slot)
+{
+	return slot->ready_ns > 0 && deadline_completed(slot) > 0;
+}
+
+/* Whether the next process may start now, by the tally, which then counts this one's end. */
+static bool may_replace(struct slot *slot)
+{
+	const struct tally_limits limits = limits_of(slot->ward);
+	struct tally tally = slot->tally;
+	struct tally_run run = {.ready = true,
+				.worked = has_worked(slot),
+				.blameless = slot->cause.end == GW_END_STOPPED,
+				.ready_ns = now_ns() - slot->ready_ns};
+	struct tally_verdict verdict = tally_count(&tally, &limits, &run);
+
+	if (slot->ward->closing || !leaving_is_free(slot) || verdict.give_up ||
+	    verdict.pause_ns > 0)
+		return false;
+	slot->tally = tally;
+	return true;
+}
+
+static enum slot_state do_replace(struct slot *slot, const struct happening *what)
+{
+	const struct happening kill = {.next = SLOT_KILLING, .cause = what->cause};
+
+	note_cause(slot, what->cause);
+	if (!may_replace(slot))
+		return do_kill(slot, &kill);
+	leaving_take(slot, true);
+	return do_start(slot, what);
+}
+
+static enum slot_state do_follow(struct slot *slot, const struct happening *what)
+{
+	const struct happening grace = {.next = SLOT_STOPPING, .cause = what->cause};
+
+	note_cause(slot, what->cause);
+	if (!may_replace(slot))
+		return do_grace(slot, &grace);
+	leaving_take(slot, false);
+	return do_start(slot, what);
+}
+
 /* Reaps the process and queues the message about it. */
 static void tell_end(struct slot *slot, struct gw_exit *ret_exit)
 {
@@ -176,10 +222,14 @@ static void explain_failed_start(struct slot *slot, const struct gw_exit *exit)
 			      "%s", exit->text);
 }
 
-/* What the host knows of the trusted counter bounds what the worker says of its work. */
-static bool has_worked(const struct slot *slot)
+/* The device memory of the one before was not back yet. The next start waits for its end, since the
+ * message about this one does. */
+static bool lacked_room(const struct slot *slot)
 {
-	return slot->ready_ns > 0 && deadline_completed(slot) > 0;
+	const struct gw_error *error = &slot->start_error;
+
+	return slot->beside && error->domain == GW_DOMAIN_CUDA &&
+	       gw_cuda_class((int)error->native) == GW_FAULT_RESOURCES;
 }
 
 static enum slot_state do_settle(struct slot *slot, const struct happening *what)
@@ -197,7 +247,7 @@ static enum slot_state do_settle(struct slot *slot, const struct happening *what
 		slot_gone_was_sent(slot);
 	if (slot->ward->closing)
 		return SLOT_EMPTY;
-	run.blameless = exit.end == GW_END_STOPPED;
+	run.blameless = exit.end == GW_END_STOPPED || (!run.ready && lacked_room(slot));
 	run.hopeless = !run.ready && is_hopeless(&slot->start_error);
 	run.ready_ns = run.ready ? exit.gone_ns - slot->ready_ns : 0;
 	return go_on(slot, &run);
@@ -240,6 +290,7 @@ void slot_happens(struct slot *slot, enum slot_event event, const struct cause *
 		[ACTION_IGNORE] = do_ignore,	 [ACTION_START] = do_start,
 		[ACTION_ANNOUNCE] = do_announce, [ACTION_ASK] = do_ask,
 		[ACTION_GRACE] = do_grace,	 [ACTION_KILL] = do_kill,
+		[ACTION_REPLACE] = do_replace,	 [ACTION_FOLLOW] = do_follow,
 		[ACTION_SETTLE] = do_settle,	 [ACTION_GIVE_UP] = do_give_up,
 		[ACTION_BURY] = do_bury,	 [ACTION_REST] = do_rest,
 	};
@@ -259,11 +310,6 @@ void slot_gone_was_sent(struct slot *slot)
 	}
 	if (slot->state == SLOT_BACKOFF)
 		loop_set_timer(&slot->timer, slot->next_start_ns);
-}
-
-bool slot_has_process(const struct slot *slot)
-{
-	return slot->spawned.process.pidfd >= 0;
 }
 
 /* The one timer of a slot means something else in each state. */
@@ -298,10 +344,13 @@ static void on_timer(struct loop_timer *timer)
 static void on_exit_ready(struct loop_source *source, uint32_t events)
 {
 	struct slot *slot = source->owner;
+	int pidfd = slot->spawned.process.pidfd;
 
 	(void)events;
 	worker_link_drain(slot);
-	slot_happens(slot, EVENT_EXITED, NULL);
+	/* What it said may have put its successor in the slot; it is leaving then, and tells there. */
+	if (slot->spawned.process.pidfd == pidfd)
+		slot_happens(slot, EVENT_EXITED, NULL);
 }
 
 static void on_socket_ready(struct loop_source *source, uint32_t events)
@@ -329,10 +378,12 @@ void slot_init(struct slot *slot, struct ward *ward, uint32_t number)
 	slot->exit_source = (struct loop_source){.fd = -1, .ready = on_exit_ready, .owner = slot};
 	slot->timer = (struct loop_timer){.due = on_timer, .owner = slot};
 	loop_add_timer(&ward->loop, &slot->timer);
+	leaving_init(slot);
 }
 
 void slot_done(struct slot *slot)
 {
+	leaving_done(slot);
 	slot_end_process(slot);
 	fd_closep(&slot->channel_fd);
 	fd_closep(&slot->event_fd);

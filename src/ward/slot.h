@@ -18,6 +18,7 @@
 #include "common/wire.h"
 #include "linux/loop.h"
 #include "linux/spawn.h"
+#include "ward/leaving.h"
 #include "ward/report.h"
 #include "ward/slot_table.h"
 #include "ward/tally.h"
@@ -32,9 +33,11 @@ struct ward;
 
 /* What waits to be sent to the host: one of each kind at the most, and in this order. */
 struct slot_outbox {
+	bool has_left;	    /* of the process before this one */
 	struct wire_up *up; /* NULL: none */
 	bool has_gone;
 	bool has_failed;
+	struct wire_gone left;
 	struct wire_gone gone;
 	struct wire_failed failed;
 };
@@ -60,12 +63,16 @@ struct slot {
 	int channel_fd;
 	int event_fd;
 	const struct channel *channel; /* its header alone */
+	bool beside;		       /* it was started beside the end of the one before */
 	uint64_t ready_ns;	       /* 0: never */
 	uint64_t noticed_ns;	       /* the first sign of its end; 0: none */
 	struct cause cause;
 	struct wire_up *announced;   /* from a WIRE_READY that is being handled */
 	struct gw_error start_error; /* why it is not ready; code 0: not known */
 	struct slot_watch watch;
+
+	/* The one before, if it is not gone yet. */
+	struct leaving leaving;
 
 	/* All incarnations. */
 	uint32_t n_started;
@@ -85,9 +92,6 @@ void slot_happens(struct slot *slot, enum slot_event event, const struct cause *
 
 /* The host has been told of the incarnation's end, or there is no host any more. */
 void slot_gone_was_sent(struct slot *slot);
-
-/* A process is in the slot, or was given up in it and is still there. */
-bool slot_has_process(const struct slot *slot);
 
 /* start.c: makes the next incarnation. Returns 0 or a negative code. */
 int slot_start_process(struct slot *slot, struct gw_error *ret_error);

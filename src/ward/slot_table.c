@@ -26,15 +26,15 @@ static const struct slot_step table[SLOT_STATES][SLOT_EVENTS] = {
 		[EVENT_PROTOCOL_ERROR]   = STEP(KILL,     KILLING),
 	},
 	[SLOT_READY] = {
-		[EVENT_READY_MSG]        = STEP(KILL,     KILLING),
-		[EVENT_FAULT_MSG]        = STEP(KILL,     KILLING),
-		[EVENT_START_FAILED_MSG] = STEP(KILL,     KILLING),
-		[EVENT_TASK_DEADLINE]    = STEP(KILL,     KILLING),
+		[EVENT_READY_MSG]        = STEP(REPLACE,  DECIDED),
+		[EVENT_FAULT_MSG]        = STEP(REPLACE,  DECIDED),
+		[EVENT_START_FAILED_MSG] = STEP(REPLACE,  DECIDED),
+		[EVENT_TASK_DEADLINE]    = STEP(REPLACE,  DECIDED),
 		[EVENT_EXITED]           = STEP(SETTLE,   DECIDED),
 		[EVENT_STOP]             = STEP(ASK,      STOPPING),
-		[EVENT_KILL_REQUEST]     = STEP(KILL,     KILLING),
-		[EVENT_SOCKET_EOF]       = STEP(GRACE,    STOPPING),
-		[EVENT_PROTOCOL_ERROR]   = STEP(KILL,     KILLING),
+		[EVENT_KILL_REQUEST]     = STEP(REPLACE,  DECIDED),
+		[EVENT_SOCKET_EOF]       = STEP(FOLLOW,   DECIDED),
+		[EVENT_PROTOCOL_ERROR]   = STEP(REPLACE,  DECIDED),
 	},
 	[SLOT_STOPPING] = {
 		[EVENT_FAULT_MSG]        = STEP(KILL,     KILLING),
@@ -82,10 +82,10 @@ static const char *const event_names[] = {
 };
 
 static const char *const action_names[] = {
-	[ACTION_IGNORE] = "ignore", [ACTION_START] = "start",	  [ACTION_ANNOUNCE] = "announce",
-	[ACTION_ASK] = "ask",	    [ACTION_GRACE] = "grace",	  [ACTION_KILL] = "kill",
-	[ACTION_SETTLE] = "settle", [ACTION_GIVE_UP] = "give up", [ACTION_BURY] = "bury",
-	[ACTION_REST] = "rest",
+	[ACTION_IGNORE] = "ignore",   [ACTION_START] = "start",	  [ACTION_ANNOUNCE] = "announce",
+	[ACTION_ASK] = "ask",	      [ACTION_GRACE] = "grace",	  [ACTION_KILL] = "kill",
+	[ACTION_REPLACE] = "replace", [ACTION_FOLLOW] = "follow", [ACTION_SETTLE] = "settle",
+	[ACTION_GIVE_UP] = "give up", [ACTION_BURY] = "bury",	  [ACTION_REST] = "rest",
 };
 
 struct slot_step slot_table_step(enum slot_state state, enum slot_event event)
@@ -115,7 +115,27 @@ const char *slot_action_name(enum slot_action action)
 /* The states that an action chooses from. */
 static const char *choices(enum slot_action action)
 {
-	return action == ACTION_START ? "STARTING, BACKOFF, FAILED" : "BACKOFF, FAILED, EMPTY";
+	switch (action) {
+	case ACTION_START:
+		return "STARTING, BACKOFF, FAILED";
+	case ACTION_REPLACE:
+		return "KILLING, STARTING, BACKOFF, FAILED";
+	case ACTION_FOLLOW:
+		return "STOPPING, STARTING, BACKOFF, FAILED";
+	case ACTION_SETTLE:
+		return "BACKOFF, FAILED, EMPTY";
+	case ACTION_IGNORE:
+	case ACTION_ANNOUNCE:
+	case ACTION_ASK:
+	case ACTION_GRACE:
+	case ACTION_KILL:
+	case ACTION_GIVE_UP:
+	case ACTION_BURY:
+	case ACTION_REST:
+	case SLOT_ACTIONS:
+		break;
+	}
+	return "?";
 }
 
 void slot_table_print(int fd)

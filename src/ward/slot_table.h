@@ -4,7 +4,8 @@
  * the slot is in afterwards.
  *
  * Runs in: ward; pure data, so that tests go through all of it without a process. A slot is the place
- * of one worker in its pool; processes come and go in it, one at a time. "Started" and "ready" are
+ * of one worker in its pool; processes come and go in it, one at a time (a process that is ending can leave
+ * the slot to its successor: leaving.h). "Started" and "ready" are
  * different states: a process counts only once it has said what it can do.
  *
  * Invariant: every pair of state and event has an answer. Read next: slot.c, which carries it out.
@@ -49,6 +50,8 @@ enum slot_action {
 	ACTION_ASK,	 /* ask it to stop, and give it the stop deadline */
 	ACTION_GRACE,	 /* it should be ending by itself: give it a moment */
 	ACTION_KILL,	 /* note why, and SIGKILL */
+	ACTION_REPLACE,	 /* as KILL, and start the next process at once, where that is allowed */
+	ACTION_FOLLOW,	 /* it is ending by itself: as GRACE, and start the next process at once */
 	ACTION_SETTLE,	/* reap, report; then BACKOFF, FAILED, or EMPTY where the ward is closing */
 	ACTION_GIVE_UP, /* report a process that SIGKILL does not end */
 	ACTION_BURY,	/* reap and report what was given up */

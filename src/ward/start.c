@@ -118,6 +118,7 @@ int slot_start_process(struct slot *slot, struct gw_error *ret_error)
 	int result;
 
 	slot->incarnation = slot->n_started;
+	slot->beside = leaving_is_untold(slot);
 	slot->ready_ns = 0;
 	slot->noticed_ns = 0;
 	slot->cause = (struct cause){0};

@@ -31,6 +31,8 @@ void ward_check_end(struct ward *ward)
 
 		if (state != SLOT_EMPTY && state != SLOT_FAILED)
 			return;
+		if (leaving_is_untold(&ward->slots[i]))
+			return;
 	}
 	loop_end(&ward->loop);
 }
@@ -62,15 +64,20 @@ void ward_lose_host(struct ward *ward)
 }
 
 /* A process that survived SIGKILL must be told of: nobody else does any more. */
+static void say_left(const struct procref *process)
+{
+	if (process->pidfd >= 0)
+		(void)dprintf(STDERR_FILENO,
+			      "gpuward-ward: worker pid %d does not end after SIGKILL, and is "
+			      "left\n",
+			      process->pid);
+}
+
 static void say_what_is_left(const struct ward *ward)
 {
 	for (uint32_t i = 0; i < ward->n_slots; i++) {
-		if (slot_has_process(&ward->slots[i]))
-			(void)dprintf(
-				STDERR_FILENO,
-				"gpuward-ward: worker pid %d does not end after SIGKILL, and is "
-				"left\n",
-				ward->slots[i].spawned.process.pid);
+		say_left(&ward->slots[i].spawned.process);
+		say_left(&ward->slots[i].leaving.spawned.process);
 	}
 }
 

@@ -141,9 +141,10 @@ bool worker_link_read(struct slot *slot)
 
 void worker_link_drain(struct slot *slot)
 {
-	if (slot->socket_source.fd < 0)
-		return;
-	for (int i = 0; i < DRAIN_MAX; i++) {
+	int socket = slot->socket_source.fd;
+
+	/* A message can put the next process, with its own socket, in the slot. */
+	for (int i = 0; i < DRAIN_MAX && socket >= 0 && slot->socket_source.fd == socket; i++) {
 		if (!worker_link_read(slot))
 			return;
 	}

@@ -31,7 +31,8 @@ static void check_cell(enum slot_state from, enum slot_event event)
 	if (found.action == ACTION_IGNORE)
 		assert_int_equal(found.next, from);
 	if (found.next == SLOT_DECIDED)
-		assert_true(found.action == ACTION_START || found.action == ACTION_SETTLE);
+		assert_true(found.action == ACTION_START || found.action == ACTION_SETTLE ||
+			    found.action == ACTION_REPLACE || found.action == ACTION_FOLLOW);
 	else
 		assert_true(found.next < SLOT_STATES);
 }
@@ -57,7 +58,8 @@ static void only_its_end_takes_a_process_out_of_the_slot(void **state)
 			struct slot_step found = step(with_process[i], event);
 
 			assert_int_not_equal(found.action, ACTION_START);
-			if (event == EVENT_EXITED || found.action == ACTION_GIVE_UP)
+			if (event == EVENT_EXITED || found.action == ACTION_GIVE_UP ||
+			    found.action == ACTION_REPLACE || found.action == ACTION_FOLLOW)
 				continue;
 			assert_true(found.next >= SLOT_STARTING && found.next <= SLOT_KILLING);
 		}
@@ -69,7 +71,7 @@ static void every_wait_is_bounded(void **state)
 {
 	(void)state;
 	assert_int_equal(step(SLOT_STARTING, EVENT_START_DEADLINE).next, SLOT_KILLING);
-	assert_int_equal(step(SLOT_READY, EVENT_TASK_DEADLINE).next, SLOT_KILLING);
+	assert_int_equal(step(SLOT_READY, EVENT_TASK_DEADLINE).action, ACTION_REPLACE);
 	assert_int_equal(step(SLOT_STOPPING, EVENT_STOP_DEADLINE).next, SLOT_KILLING);
 	assert_int_equal(step(SLOT_STOPPING, EVENT_TASK_DEADLINE).next, SLOT_KILLING);
 	assert_int_equal(step(SLOT_KILLING, EVENT_KILL_DEADLINE).next, SLOT_FAILED);
@@ -82,8 +84,11 @@ static void a_request_to_stop_ends_every_state(void **state)
 	assert_int_equal(step(SLOT_STARTING, EVENT_STOP).next, SLOT_KILLING);
 	assert_int_equal(step(SLOT_READY, EVENT_STOP).next, SLOT_STOPPING);
 	assert_int_equal(step(SLOT_BACKOFF, EVENT_STOP).next, SLOT_EMPTY);
-	for (size_t i = 0; i < WITH_PROCESS; i++)
-		assert_int_equal(step(with_process[i], EVENT_KILL_REQUEST).next, SLOT_KILLING);
+	for (size_t i = 0; i < WITH_PROCESS; i++) {
+		struct slot_step found = step(with_process[i], EVENT_KILL_REQUEST);
+
+		assert_true(found.next == SLOT_KILLING || found.action == ACTION_REPLACE);
+	}
 }
 
 static void a_faulted_or_lying_process_is_killed(void **state)
@@ -92,10 +97,12 @@ static void a_faulted_or_lying_process_is_killed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(step(alive[i], EVENT_FAULT_MSG).action, ACTION_KILL);
-		assert_int_equal(step(alive[i], EVENT_PROTOCOL_ERROR).action, ACTION_KILL);
+		enum slot_action kill = alive[i] == SLOT_READY ? ACTION_REPLACE : ACTION_KILL;
+
+		assert_int_equal(step(alive[i], EVENT_FAULT_MSG).action, kill);
+		assert_int_equal(step(alive[i], EVENT_PROTOCOL_ERROR).action, kill);
 	}
-	assert_int_equal(step(SLOT_READY, EVENT_READY_MSG).action, ACTION_KILL);
+	assert_int_equal(step(SLOT_READY, EVENT_READY_MSG).action, ACTION_REPLACE);
 }
 
 static void what_crossed_is_ignored(void **state)
