@@ -227,13 +227,15 @@ int gw_task_start(struct gw_pool *pool, const char *function, const void *input,
 	struct gw_task *task;
 	int result;
 
-	if (!ret_task || (options && options->input_bytes > 0 && !input))
+	uint64_t bytes = options ? options->input_bytes : 0;
+
+	if (!ret_task || (bytes > 0 && !input))
 		return err_own(ret_error, -EINVAL, "gw_task_start: a parameter is NULL");
 	result = gw_task_new(pool, function, options, &task, ret_error);
 	if (result < 0)
 		return result;
-	if (task->input_bytes > 0)
-		memcpy(gw_task_input(task), input, task->input_bytes);
+	if (bytes > 0)
+		memcpy(task->pool->input + task->input_offset, input, bytes);
 	result = gw_task_submit(task, ret_error);
 	if (result < 0) {
 		gw_task_free(task);

@@ -123,12 +123,22 @@ int ward_start(struct gw_pool *pool, struct gw_error *ret_error)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return err_os(ret_error, errno, "cannot make a socket for the ward");
 	pool->ward_socket = sockets[0];
-	result = spawn_ward(pool, sockets[1], ret_error);
-	fd_close(sockets[1]);
-	if (result < 0)
-		return result;
 	result = fd_set_nonblocking(pool->ward_socket);
 	if (result < 0 || epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, pool->ward_socket, &event) < 0)
-		return err_os(ret_error, result < 0 ? -result : errno, "cannot watch the ward");
-	return send_open(pool, ret_error);
+		result = err_os(ret_error, result < 0 ? -result : errno, "cannot watch the ward");
+	/*
+	 * The orders first, then the ward:
+	 *
+	 *	ward, then orders                     orders, then ward
+	 *	ward is spawned                       orders wait in the socket
+	 *	host is killed; a fork of it holds    host is killed
+	 *	the socket: the ward has no host's    ward is spawned or not; if it is, the
+	 *	pidfd yet, and sees no end            pidfd in its orders tells
+	 */
+	if (result == 0)
+		result = send_open(pool, ret_error);
+	if (result == 0)
+		result = spawn_ward(pool, sockets[1], ret_error);
+	fd_close(sockets[1]);
+	return result;
 }

@@ -8,6 +8,7 @@
  */
 #include "worker/worker.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -74,11 +75,12 @@ static int run_function(const struct worker *worker, const struct gw_function *f
 	return value != 0 ? value : device;
 }
 
-static void write_message(struct channel_result *result, const char *message)
+/* The function may have filled all of it, without a zero byte. */
+static void write_message(struct channel_result *result, const struct gw_call *call)
 {
-	result->message_bytes = (uint32_t)strnlen(message, sizeof(result->message) - 1);
+	result->message_bytes = (uint32_t)strnlen(call->message, sizeof(call->message) - 1);
 	if (result->message_bytes > 0)
-		memcpy(result->message, message, result->message_bytes);
+		memcpy(result->message, call->message, result->message_bytes);
 }
 
 static void run_entry(struct worker *worker, const struct channel_entry *entry,
@@ -90,13 +92,14 @@ static void run_entry(struct worker *worker, const struct channel_entry *entry,
 	atomic_store_explicit(&worker->channel.shared->running_since_ns, result->started_ns,
 			      memory_order_relaxed);
 	result->value = run_function(worker, &worker->functions[entry->function], &call);
-	result->output_bytes = call.output_bytes;
-	write_message(result, call.message);
 	if (call.output_bytes > call.output_capacity_bytes) {
 		result->value = GW_EPROTOCOL;
-		result->output_bytes = 0;
-		write_message(result, "the function says that its result is larger than its room");
+		call.output_bytes = 0;
+		(void)snprintf(call.message, sizeof(call.message),
+			       "the function says that its result is larger than its room");
 	}
+	result->output_bytes = call.output_bytes;
+	write_message(result, &call);
 	result->ended_ns = now_ns();
 }
 

@@ -91,6 +91,8 @@ static int run_too_much(struct gw_call *call)
 
 static int run_write_input(struct gw_call *call)
 {
+	/* A sanitizer's handler would turn it into something else. */
+	(void)signal(SIGSEGV, SIG_DFL);
 	*(volatile char *)(uintptr_t)call->input = 1;
 	return 0;
 }
