@@ -71,6 +71,15 @@ static struct timespec time_left(uint64_t deadline_ns)
 				 .tv_nsec = (long)(left % 1000000000U)};
 }
 
+/* No memory for a poll, or the host has lowered RLIMIT_NOFILE to 0: a child must be waited for all the
+ * same, so it is looked at again and again. */
+static void sleep_a_moment(void)
+{
+	const struct timespec moment = {.tv_nsec = 1000000};
+
+	(void)nanosleep(&moment, NULL);
+}
+
 int procref_wait(const struct procref *process, uint64_t deadline_ns, struct procref_end *ret_end)
 {
 	struct pollfd ended = {.fd = process->pidfd, .events = POLLIN};
@@ -83,7 +92,7 @@ int procref_wait(const struct procref *process, uint64_t deadline_ns, struct pro
 			return result;
 		if (ppoll(&ended, 1, deadline_ns == GW_FOREVER ? NULL : &left, NULL) < 0 &&
 		    errno != EINTR)
-			return -errno;
+			sleep_a_moment();
 		if (ended.revents == 0 && now_ns() >= deadline_ns)
 			return 0;
 	}
