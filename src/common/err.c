@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "common/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +30,23 @@ int err_set(struct gw_error *error, int code, enum gw_domain domain, int64_t nat
 	return code;
 }
 
+/* Where the limit is that a call has met. */
+static const char *hint(int number)
+{
+	switch (number) {
+	case EMFILE:
+		return " (ulimit -n)";
+	case ENFILE:
+		return " (sysctl fs.file-max)";
+	case ENOMEM:
+		return " (ulimit -v, or the control group's memory.max)";
+	case EFBIG:
+		return " (ulimit -f)";
+	default:
+		return "";
+	}
+}
+
 int err_os(struct gw_error *error, int number, const char *format, ...)
 {
 	va_list arguments;
@@ -40,8 +58,9 @@ int err_os(struct gw_error *error, int number, const char *format, ...)
 	if (!error)
 		return -number;
 	used = strlen(error->msg);
-	(void)snprintf(error->msg + used, sizeof(error->msg) - used, ": %s",
-		       strerrordesc_np(number) ? strerrordesc_np(number) : "unknown error");
+	(void)snprintf(error->msg + used, sizeof(error->msg) - used, ": %s%s",
+		       strerrordesc_np(number) ? strerrordesc_np(number) : "unknown error",
+		       hint(number));
 	return -number;
 }
 

@@ -15,7 +15,8 @@
 int err_set(struct gw_error *error, int code, enum gw_domain domain, int64_t native,
 	    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* An operating system failure: the text gets ": " and the meaning of NUMBER. Returns -NUMBER. */
+/* An operating system failure: the text gets ": ", the meaning of NUMBER, and which limit to raise if it is
+ * one. Returns -NUMBER. */
 int err_os(struct gw_error *error, int number, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

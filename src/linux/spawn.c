@@ -213,8 +213,7 @@ static int fork_error(int number, struct gw_error *ret_error)
 			"cannot start a process: a limit is reached (ulimit -u, or pids.max of "
 			"the control group)");
 	if (number == EMFILE || number == ENFILE)
-		return err_os(ret_error, number,
-			      "cannot start a process: no descriptor is left (ulimit -n)");
+		return err_os(ret_error, number, "cannot start a process: no descriptor is left");
 	return err_os(ret_error, number, "cannot start a process");
 }
 

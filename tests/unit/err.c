@@ -24,6 +24,8 @@ static void os_error_has_the_meaning_of_its_number(void **state)
 	assert_int_equal(error.domain, GW_DOMAIN_OS);
 	assert_int_equal(error.native, ENOENT);
 	assert_string_equal(error.msg, "cannot open /nowhere: No such file or directory");
+	assert_int_equal(err_os(&error, EMFILE, "no pipe"), -EMFILE);
+	assert_string_equal(error.msg, "no pipe: Too many open files (ulimit -n)");
 }
 
 static void long_text_is_cut(void **state)
