@@ -47,10 +47,12 @@ int wire_send(int socket, const void *message, const int *fds, size_t n_fds)
 	return 0;
 }
 
-/* Takes the descriptors of PACKET into FDS, and closes those that are more than expected. */
-static void take_fds(struct msghdr *packet, int fds[WIRE_FDS_MAX])
+/* Takes the descriptors of PACKET into FDS. Closes those that are more than expected, and returns false
+ * then. */
+static bool take_fds(struct msghdr *packet, int fds[WIRE_FDS_MAX])
 {
 	size_t taken = 0;
+	bool fits = true;
 
 	for (struct cmsghdr *part = CMSG_FIRSTHDR(packet); part; part = CMSG_NXTHDR(packet, part)) {
 		size_t count;
@@ -62,12 +64,14 @@ static void take_fds(struct msghdr *packet, int fds[WIRE_FDS_MAX])
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-			if (taken < WIRE_FDS_MAX)
+			fits = taken < WIRE_FDS_MAX;
+			if (fits)
 				fds[taken++] = fd;
 			else
 				fd_close(fd);
 		}
 	}
+	return fits;
 }
 
 static void close_fds(int fds[WIRE_FDS_MAX])
@@ -88,22 +92,27 @@ int wire_receive(int socket, union wire_any *ret_message, int ret_fds[WIRE_FDS_M
 				.msg_control = control.bytes,
 				.msg_controllen = sizeof(control.bytes)};
 	ssize_t bytes;
+	bool fits;
 	int result;
 
 	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
 		ret_fds[i] = -1;
+	/* A peer that ended without reading all is told of once (ECONNRESET), before its last words. */
 	do {
 		bytes = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
-	} while (bytes < 0 && errno == EINTR);
+	} while (bytes < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (bytes < 0)
 		return -errno;
-	take_fds(&packet, ret_fds);
+	fits = take_fds(&packet, ret_fds);
 	if (bytes == 0)
 		return 0;
-	if (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+	if ((packet.msg_flags & MSG_TRUNC) || !fits)
 		result = GW_EPROTOCOL;
 	else
 		result = wire_check(ret_message, (size_t)bytes);
+	/* What was sent has room in `control`: so it is this process that has no room. */
+	if (result == 0 && (packet.msg_flags & MSG_CTRUNC))
+		result = -EMFILE;
 	if (result < 0) {
 		close_fds(ret_fds);
 		return result;
@@ -205,7 +214,8 @@ static bool body_is_good(const union wire_any *message)
 	case WIRE_KILL:
 		return message->kill.slot < GW_WORKERS_MAX &&
 		       (message->kill.reason == GW_END_STOPPED ||
-			message->kill.reason == GW_END_PROTOCOL);
+			message->kill.reason == GW_END_PROTOCOL ||
+			(message->kill.reason == GW_END_START && message->kill.error > 0));
 	case WIRE_UP:
 		return message->up.slot < GW_WORKERS_MAX &&
 		       names_are_good(message->up.n_functions, message->up.functions);

@@ -77,8 +77,9 @@ struct wire_kill {
 	struct wire_header header;
 	uint32_t slot;
 	uint32_t incarnation;
-	uint32_t reason; /* the enum gw_end to report: GW_END_STOPPED or GW_END_PROTOCOL */
-	uint32_t reserved;
+	uint32_t
+		reason; /* the enum gw_end to report: GW_END_STOPPED, GW_END_PROTOCOL or GW_END_START */
+	int32_t error; /* GW_END_START: the errno for which the host cannot use a worker that is ready */
 };
 
 struct wire_close {
@@ -112,7 +113,7 @@ struct wire_gone {
 struct wire_failed {
 	struct wire_header header;
 	uint32_t slot;
-	uint32_t reserved;
+	uint32_t whole_pool; /* 1: all slots are, and the ward ends */
 	struct gw_error error;
 };
 
@@ -184,7 +185,9 @@ int wire_send(int socket, const void *message, const int *fds, size_t n_fds);
  * Receives one message. Descriptors are close-on-exec; RET_FDS has room for WIRE_FDS_MAX, unused ones
  * are -1. Returns the number of bytes, 0 at the end of the stream, or -errno; GW_EPROTOCOL for a
  * message that is malformed, GW_EVERSION for one of another version (the header's version text is
- * then valid and ends with a zero byte). Descriptors of a refused message are closed.
+ * then valid and ends with a zero byte). -EMFILE: the message is good, but this process has no room for
+ * its descriptors. -ENOMEM or -ENOBUFS: nothing was taken, and it can be tried again.
+ * Descriptors of a message that is not returned as good are closed.
  */
 int wire_receive(int socket, union wire_any *ret_message, int ret_fds[WIRE_FDS_MAX]);
 

@@ -13,14 +13,12 @@
 
 static void distrust(struct gw_pool *pool, struct slot *slot)
 {
-	struct wire_kill kill = {.slot = (uint32_t)(slot - pool->slots),
-				 .incarnation = slot->incarnation,
-				 .reason = GW_END_PROTOCOL};
+	const struct wire_kill kill = {.slot = (uint32_t)(slot - pool->slots),
+				       .incarnation = slot->incarnation,
+				       .reason = GW_END_PROTOCOL};
 
 	slot->distrusted = true;
-	wire_header_init(&kill.header, WIRE_KILL, sizeof(kill));
-	/* If it cannot be sent the ward is gone, and the worker with it. */
-	(void)wire_send(pool->ward_socket, &kill, NULL, 0);
+	orders_kill(pool, kill, slot->pidfd);
 }
 
 /* A copy that the worker cannot change while it is looked at. */

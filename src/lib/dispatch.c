@@ -91,13 +91,9 @@ static int take_output_room(struct gw_task *task, struct link *link)
 static void arm_deadline(struct gw_pool *pool, uint64_t deadline_ns)
 {
 	uint64_t now = now_ns();
-	struct wire_kick kick;
 
-	if (deadline_ns >= GW_FOREVER - now || !pool_page_lower_look(pool->page, now + deadline_ns))
-		return;
-	wire_header_init(&kick.header, WIRE_KICK, sizeof(kick));
-	if (wire_send(pool->ward_socket, &kick, NULL, 0) < 0)
-		atomic_store(&pool->page->next_look_ns, GW_FOREVER);
+	if (deadline_ns < GW_FOREVER - now && pool_page_lower_look(pool->page, now + deadline_ns))
+		orders_kick(pool);
 }
 
 static void publish(struct gw_pool *pool, struct slot *slot, struct gw_task *task, int function)

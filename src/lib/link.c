@@ -39,22 +39,26 @@ static void map_names(struct gw_pool *pool, struct link *link, const struct wire
 	}
 }
 
-struct link *link_new(struct gw_pool *pool, int channel_fd, int event_fd, const struct wire_up *up)
+int link_new_take(struct gw_pool *pool, int channel_fd, int event_fd, const struct wire_up *up,
+		  struct link **ret_link)
 {
 	struct link *link = calloc(1, sizeof(*link));
+	int result;
 
 	if (!link)
-		return NULL;
-	if (channel_map(&link->map, channel_fd, up->output_bytes) < 0) {
+		return -ENOMEM;
+	result = channel_map(&link->map, channel_fd, up->output_bytes);
+	if (result < 0) {
 		free(link);
-		return NULL;
+		return result;
 	}
 	(void)madvise(link->map.shared, link->map.bytes, MADV_DONTDUMP);
 	arena_init(&link->outputs, link->map.output_bytes);
 	link->references = 1;
 	link->event_fd = event_fd;
 	map_names(pool, link, up);
-	return link;
+	*ret_link = link;
+	return 0;
 }
 
 void link_release(struct link *link)

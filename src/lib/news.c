@@ -21,21 +21,43 @@
 #include "common/err.h"
 #include "common/fd.h"
 
-static void watch_event_fd(struct gw_pool *pool, int fd)
+static int watch_event_fd(struct gw_pool *pool, int fd)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
 
-	/* Without it gw_pool_fd() stays silent for this worker until the next news: not lost, late. */
-	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+	return epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static void ask_for_kill(struct gw_pool *pool, const struct wire_up *up)
+/* Gives a worker back that cannot be used here, and lets the ward try again. */
+static void give_back(struct gw_pool *pool, const struct wire_up *up, int pidfd, int result)
 {
-	struct wire_kill kill = {
-		.slot = up->slot, .incarnation = up->incarnation, .reason = GW_END_STOPPED};
+	const struct wire_kill kill = {
+		.slot = up->slot,
+		.incarnation = up->incarnation,
+		.reason = GW_END_START,
+		/* A channel of another shape is the one code that is no errno. */
+		.error = result == GW_EPROTOCOL ? EPROTO : -result};
 
-	wire_header_init(&kill.header, WIRE_KILL, sizeof(kill));
-	(void)wire_send(pool->ward_socket, &kill, NULL, 0);
+	orders_kill(pool, kill, pidfd);
+}
+
+/* Takes the channel's descriptors out of FDS. */
+static int connect_worker(struct gw_pool *pool, const struct wire_up *up, int fds[WIRE_FDS_MAX],
+			  struct link **ret_link)
+{
+	struct link *link;
+	int result = link_new_take(pool, fds[0], fds[1], up, &link);
+
+	if (result < 0)
+		return result;
+	fds[1] = -1;
+	result = watch_event_fd(pool, link->event_fd);
+	if (result < 0) {
+		link_release(link);
+		return result;
+	}
+	*ret_link = link;
+	return 0;
 }
 
 /* Consumes FDS. */
@@ -43,15 +65,12 @@ static void worker_is_up(struct gw_pool *pool, const struct wire_up *up, int fds
 {
 	struct slot *slot = &pool->slots[up->slot];
 	struct link *link;
+	int result = connect_worker(pool, up, fds, &link);
 
-	link = link_new(pool, fds[0], fds[1], up);
-	if (!link) {
-		/* No memory for its channel: give the worker back and let the ward try again. */
-		ask_for_kill(pool, up);
+	if (result < 0) {
+		give_back(pool, up, fds[2], result);
 		return;
 	}
-	fds[1] = -1;
-	watch_event_fd(pool, link->event_fd);
 	slot->link = link;
 	slot->incarnation = up->incarnation;
 	slot->pid = up->pid;
@@ -164,9 +183,11 @@ static void slot_is_given_up(struct gw_pool *pool, const struct wire_failed *fai
 {
 	bool any_left = false;
 
-	pool->slots[failed->slot].failed = true;
-	for (uint32_t i = 0; i < pool->n_slots; i++)
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		if (i == failed->slot || failed->whole_pool)
+			pool->slots[i].failed = true;
 		any_left |= !pool->slots[i].failed;
+	}
 	if (!any_left)
 		pool->failure = failed->error;
 	for (uint32_t i = 0; i < pool->n_pending_lists; i++) {
@@ -214,10 +235,12 @@ static void handle(struct gw_pool *pool, const union wire_any *message, int fds[
 	}
 }
 
+/* The socket is closed, so that a ward that lives, and was given up for what it said, ends too. */
 static void ward_is_lost(struct gw_pool *pool)
 {
 	pool->ward_lost = true;
 	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, pool->ward_socket, NULL);
+	fd_closep(&pool->ward_socket);
 	news_lose_all(pool);
 }
 
@@ -234,12 +257,14 @@ void news_take(struct gw_pool *pool)
 {
 	bool died = ward_has_died(pool);
 	union wire_any *message;
+	uint32_t seen;
 
 	if (pool->ward_lost)
 		return;
 	message = malloc(sizeof(*message));
 	if (!message)
 		return; /* seen_events is not moved: the next look tries again */
+	seen = pool->seen_events;
 	pool->seen_events = atomic_load(&pool->page->ward_events);
 	for (;;) {
 		int fds[WIRE_FDS_MAX];
@@ -247,6 +272,14 @@ void news_take(struct gw_pool *pool)
 
 		if (result == -EAGAIN && !died)
 			break;
+		if (result == -ENOMEM || result == -ENOBUFS) {
+			pool->seen_events = seen;
+			break;
+		}
+		if (result == -EMFILE && message->header.type == WIRE_UP) {
+			give_back(pool, &message->up, -1, result);
+			continue;
+		}
 		if (result == GW_EVERSION)
 			(void)err_own(&pool->failure, GW_EVERSION,
 				      "the ward is version %s, this library is %s: install both "

@@ -285,6 +285,7 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 	pool->ward_socket = pool->ward_pidfd = pool->input_fd = pool->page_fd = -1;
 	pool->epoll_fd = pool->news_fd = -1;
 	pool->ward_pid = -1;
+	pool->ward_program = SPAWNED_NONE;
 	pool->options.size = sizeof(pool->options);
 	if (options)
 		memcpy(&pool->options, options,
@@ -298,19 +299,13 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 	if (result == 0)
 		result = wait_first_worker(pool, ret_error);
 	if (result < 0) {
+		result = ward_explain(pool, result, ret_error);
 		gw_pool_close(pool);
 		return result;
 	}
+	spawn_done(&pool->ward_program);
 	*ret_pool = pool;
 	return 0;
-}
-
-static void ask_ward_to_close(struct gw_pool *pool)
-{
-	struct wire_close close_message;
-
-	wire_header_init(&close_message.header, WIRE_CLOSE, sizeof(close_message));
-	(void)wire_send(pool->ward_socket, &close_message, NULL, 0);
 }
 
 /* Waits for workers that outlived their ward: the kernel has killed them, and the driver may take its
@@ -338,7 +333,7 @@ static void end_ward(struct gw_pool *pool)
 	if (pool->ward_pidfd < 0)
 		return;
 	if (!pool->ward_lost)
-		ask_ward_to_close(pool);
+		orders_close(pool);
 	if (procref_wait(&ward, wait_deadline(pool->options.stop_deadline_ns + CLOSE_SLACK_NS),
 			 &end) == 0) {
 		(void)procref_signal(&ward, SIGKILL);
@@ -374,6 +369,7 @@ static void free_pool(struct gw_pool *pool)
 	unmap(pool->owner, 4096);
 	fd_close(pool->ward_socket);
 	fd_close(pool->ward_pidfd);
+	spawn_done(&pool->ward_program);
 	fd_close(pool->input_fd);
 	fd_close(pool->page_fd);
 	fd_close(pool->epoll_fd);

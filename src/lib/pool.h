@@ -11,6 +11,7 @@
  *	wait.c      whoever waits for it wakes up
  *	news.c      a worker came or went, by the ward's word; its tasks go back to PENDING or end
  *	pool.c      opening and closing; ward_start.c starts the ward
+ *	orders.c    what the host tells the ward
  *
  * Ownership: a task belongs to the host until gw_task_free(); one that is freed while a worker still
  * has it stays as an orphan (`freed`) until its entry is done. A link (the channel of one incarnation)
@@ -31,6 +32,7 @@
 #include "common/wire.h"
 #include "lib/arena.h"
 #include "lib/list.h"
+#include "linux/spawn.h"
 
 /* Names that workers of a pool have announced, at the most. */
 #define POOL_NAMES_MAX (2 * GW_FUNCTIONS_MAX)
@@ -111,7 +113,9 @@ struct gw_pool {
 	int ward_socket;
 	int ward_pid;
 	int ward_pidfd;
+	struct spawned ward_program; /* until the pool is open: whether the ward's program ran */
 	bool ward_lost;
+	bool kick_unsent;     /* the ward does not know yet how soon a deadline is */
 	uint32_t seen_events; /* of page->ward_events */
 	struct pool_page *page;
 	struct gw_error failure; /* code != 0: why no worker can be had any more */
@@ -151,6 +155,16 @@ int pool_check_alive(const struct gw_pool *pool, struct gw_error *ret_error);
 
 /* ward_start.c: finds, starts and greets the ward. */
 int ward_start(struct gw_pool *pool, struct gw_error *ret_error);
+/* ward_start.c: says why the pool could not be opened, if that is because the ward has ended, and returns
+ * that code. Otherwise CODE, and *RET_ERROR stays. */
+int ward_explain(struct gw_pool *pool, int code, struct gw_error *ret_error);
+
+/* orders.c: ends a worker; PIDFD is its own or -1. The reason, the slot and so on are set in KILL. */
+void orders_kill(struct gw_pool *pool, struct wire_kill kill, int pidfd);
+/* Workers are to end in order, then the ward. */
+void orders_close(struct gw_pool *pool);
+/* A deadline is due before the ward's next look. */
+void orders_kick(struct gw_pool *pool);
 
 /* news.c: takes in what the ward has said. */
 void news_take(struct gw_pool *pool);
@@ -159,7 +173,9 @@ void news_take(struct gw_pool *pool);
 void news_lose_all(struct gw_pool *pool);
 
 /* link.c */
-struct link *link_new(struct gw_pool *pool, int channel_fd, int event_fd, const struct wire_up *up);
+/* Takes EVENT_FD. Returns 0 or a negative code. */
+int link_new_take(struct gw_pool *pool, int channel_fd, int event_fd, const struct wire_up *up,
+		  struct link **ret_link);
 void link_release(struct link *link);
 
 /* dispatch.c: hands pending tasks to workers with room, and evens out their queues. */

@@ -355,13 +355,12 @@ int gw_task_poll(struct gw_task *task, struct gw_outcome *ret_outcome, struct gw
 static void kill_worker_of(struct gw_task *task)
 {
 	struct gw_pool *pool = task->pool;
-	struct wire_kill kill = {.slot = task->slot,
-				 .incarnation = pool->slots[task->slot].incarnation,
-				 .reason = GW_END_STOPPED};
+	const struct wire_kill kill = {.slot = task->slot,
+				       .incarnation = pool->slots[task->slot].incarnation,
+				       .reason = GW_END_STOPPED};
 
 	task->cancelled = true;
-	wire_header_init(&kill.header, WIRE_KILL, sizeof(kill));
-	(void)wire_send(pool->ward_socket, &kill, NULL, 0);
+	orders_kill(pool, kill, pool->slots[task->slot].pidfd);
 }
 
 /* Ends a task that no worker has begun. */

@@ -30,6 +30,9 @@
 #include "common/fd.h"
 #include "common/futex.h"
 
+/* When an order that did not reach the ward is tried again. */
+#define KICK_AGAIN_NS UINT64_C(10000000)
+
 /* What the leader sleeps on. */
 struct watch {
 	struct futex_wait_word words[GW_WORKERS_MAX + 3];
@@ -96,6 +99,8 @@ void wait_step(struct gw_pool *pool)
 {
 	bool news = ward_has_news(pool);
 
+	if (pool->kick_unsent)
+		orders_kick(pool);
 	if (news)
 		news_take(pool);
 	if (collect_all(pool) || news) {
@@ -193,6 +198,14 @@ static void sleep_by_poll(struct gw_pool *pool, uint64_t deadline_ns)
 	(void)ppoll(&fd, 1, deadline_ns == GW_FOREVER ? NULL : &timeout, NULL);
 }
 
+/* Sleeps. False where the call is missing, or does not work: a filter may say EPERM. */
+static bool can_wait_any(const struct watch *watch, uint64_t deadline_ns)
+{
+	int result = futex_wait_any(watch->words, watch->n_words, deadline_ns);
+
+	return result == 0 || result == -ETIMEDOUT || result == -EINTR;
+}
+
 /*
  * Some kernels and filters lack the call that sleeps on several words. Whether this one does is the
  * same for all threads, so a late answer only costs one call.
@@ -212,8 +225,7 @@ static void lead(struct gw_pool *pool, uint64_t deadline_ns)
 		if (poll_instead)
 			sleep_by_poll(pool, deadline_ns);
 		else
-			no_waitv =
-				futex_wait_any(watch.words, watch.n_words, deadline_ns) == -ENOSYS;
+			no_waitv = !can_wait_any(&watch, deadline_ns);
 	}
 	(void)pthread_mutex_lock(&pool->lock);
 	pool->leader = false;
@@ -240,6 +252,8 @@ void wait_change(struct gw_pool *pool, uint64_t deadline_ns)
 		follow(pool, deadline_ns);
 		return;
 	}
+	if (pool->kick_unsent && now_ns() + KICK_AGAIN_NS < deadline_ns)
+		deadline_ns = now_ns() + KICK_AGAIN_NS;
 	lead(pool, deadline_ns);
 	wait_step(pool);
 	/* This thread may have what it waited for: somebody else must lead then. */

@@ -85,6 +85,9 @@ static int send_open(struct gw_pool *pool, struct gw_error *ret_error)
 		fds[3] = program;
 	}
 	result = wire_send(pool->ward_socket, open_message, fds, program >= 0 ? 4 : 3);
+	/* It has ended already: what it said before lies in the socket. */
+	if (result == -EPIPE || result == -ECONNRESET)
+		return 0;
 	return result < 0 ? err_os(ret_error, -result, "the ward does not take its orders") : 0;
 }
 
@@ -110,7 +113,7 @@ static int spawn_ward(struct gw_pool *pool, int socket, struct gw_error *ret_err
 		return result;
 	pool->ward_pid = ward.process.pid;
 	pool->ward_pidfd = fd_steal(&ward.process.pidfd);
-	spawn_done(&ward);
+	pool->ward_program = ward;
 	return 0;
 }
 
@@ -141,4 +144,27 @@ int ward_start(struct gw_pool *pool, struct gw_error *ret_error)
 		result = spawn_ward(pool, sockets[1], ret_error);
 	fd_close(sockets[1]);
 	return result;
+}
+
+/* It has let go of its socket, so that its end is near if it has not come. */
+#define WARD_END_NS UINT64_C(1000000000)
+
+int ward_explain(struct gw_pool *pool, int code, struct gw_error *ret_error)
+{
+	const struct procref ward = {.pid = pool->ward_pid, .pidfd = pool->ward_pidfd};
+	char path[PATH_MAX] = "gpuward-ward";
+	struct procref_end end;
+	int result;
+
+	if (code != GW_EWARDLOST || procref_wait(&ward, now_ns() + WARD_END_NS, &end) != 1)
+		return code;
+	(void)self_find_helper("gpuward-ward", path, sizeof(path), NULL);
+	result = spawn_failure(&pool->ward_program, path, ret_error);
+	if (result < 0)
+		return result;
+	return err_own(ret_error, GW_EWARDLOST,
+		       "the ward (%s, pid %d) %s %d before it had a worker; what it or the dynamic "
+		       "linker said is on standard error",
+		       path, pool->ward_pid,
+		       end.by_signal ? "was killed by signal" : "exited with code", end.value);
 }

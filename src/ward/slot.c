@@ -148,12 +148,18 @@ static bool has_worked(const struct slot *slot)
 	return slot->ready_ns > 0 && deadline_completed(slot) > 0;
 }
 
+/* A worker that the host could not use counts as one that never got ready. */
+static bool was_useful(const struct slot *slot)
+{
+	return slot->ready_ns > 0 && slot->cause.end != GW_END_START;
+}
+
 /* Whether the next process may start now, by the tally, which then counts this one's end. */
 static bool may_replace(struct slot *slot)
 {
 	const struct tally_limits limits = limits_of(slot->ward);
 	struct tally tally = slot->tally;
-	struct tally_run run = {.ready = true,
+	struct tally_run run = {.ready = was_useful(slot),
 				.worked = has_worked(slot),
 				.blameless = slot->cause.end == GW_END_STOPPED,
 				.ready_ns = now_ns() - slot->ready_ns};
@@ -234,7 +240,7 @@ static bool lacked_room(const struct slot *slot)
 
 static enum slot_state do_settle(struct slot *slot, const struct happening *what)
 {
-	struct tally_run run = {.ready = slot->ready_ns > 0, .worked = has_worked(slot)};
+	struct tally_run run = {.ready = was_useful(slot), .worked = has_worked(slot)};
 	struct gw_exit exit;
 
 	(void)what;

@@ -95,7 +95,7 @@ static void give_up(struct ward *ward, int error)
 
 static void refuse(struct ward *ward, const struct gw_error *error)
 {
-	struct wire_failed failed = {.slot = 0, .error = *error};
+	struct wire_failed failed = {.whole_pool = 1, .error = *error};
 
 	wire_header_init(&failed.header, WIRE_FAILED, sizeof(failed));
 	(void)wire_send(ward->host_socket, &failed, NULL, 0);
@@ -220,6 +220,10 @@ static void on_kill(struct ward *ward, const struct wire_kill *kill)
 	const struct cause broken = {.end = GW_END_PROTOCOL,
 				     .source = GW_SOURCE_PROTOCOL,
 				     .what = "the host found its results broken"};
+	/* As good as not started, so that it is tried again with pauses, and not for ever. */
+	const struct cause useless = {.end = GW_END_START,
+				      .source = GW_SOURCE_REQUEST,
+				      .what = "the host has no descriptor or memory left for it"};
 	struct slot *slot;
 
 	if (kill->slot >= ward->n_slots)
@@ -228,6 +232,12 @@ static void on_kill(struct ward *ward, const struct wire_kill *kill)
 	/* The one that the host means may be gone by now; its successor is innocent. */
 	if (kill->incarnation != slot->incarnation)
 		return;
+	if (kill->reason == GW_END_START && slot->state == SLOT_READY) {
+		(void)err_os(&slot->start_error, kill->error, "the host cannot use worker %u",
+			     slot->number);
+		slot_happens(slot, EVENT_KILL_REQUEST, &useless);
+		return;
+	}
 	slot_happens(slot, EVENT_KILL_REQUEST, kill->reason == GW_END_PROTOCOL ? &broken : &asked);
 }
 
@@ -273,10 +283,15 @@ static void on_bad_message(struct ward *ward, int result, const union wire_any *
 {
 	struct gw_error error;
 
+	if (result == -EAGAIN || result == -ENOMEM || result == -ENOBUFS)
+		return; /* the loop tells again */
 	if (result == GW_EVERSION) {
 		refuse_version(ward, &message->header);
 	} else if (result == GW_EPROTOCOL) {
 		(void)err_own(&error, GW_EPROTOCOL, "ward: the host's message breaks the rules");
+		refuse(ward, &error);
+	} else if (result == -EMFILE) {
+		(void)err_os(&error, EMFILE, "the ward has no room for the host's descriptors");
 		refuse(ward, &error);
 	} else {
 		ward_lose_host(ward);
@@ -295,8 +310,6 @@ static void on_host_ready(struct loop_source *source, uint32_t events)
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || source->fd < 0)
 		return;
 	result = wire_receive(ward->host_socket, &message, fds);
-	if (result == -EAGAIN)
-		return;
 	if (result > 0)
 		on_message(ward, &message, fds);
 	else
@@ -419,11 +432,15 @@ int ward_run(int host_socket)
 	/* Static, since the kernel's list of robust words points into it until the process is gone. */
 	static struct ward only;
 	struct ward *ward = &only;
+	struct gw_error error;
 	int result;
 
 	result = ward_init(ward, host_socket);
-	if (result == 0)
-		result = loop_run(&ward->loop);
+	if (result < 0) {
+		(void)err_os(&error, -result, "the ward cannot set itself up");
+		refuse(ward, &error);
+	}
+	result = loop_run(&ward->loop);
 	if (result < 0)
 		give_up(ward, result);
 	else

@@ -126,17 +126,17 @@ bool worker_link_read(struct slot *slot)
 	result = wire_receive(slot->socket, &message, fds);
 	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
 		fd_close(fds[i]);
-	if (result == -EAGAIN)
-		return false;
+	if (result == -EAGAIN || result == -ENOMEM || result == -ENOBUFS)
+		return false; /* the loop tells again */
 	if (result == GW_EVERSION)
 		on_other_version(slot, &message.header);
-	else if (result == GW_EPROTOCOL)
+	else if (result == GW_EPROTOCOL || result == -EMFILE)
 		slot_happens(slot, EVENT_PROTOCOL_ERROR, &garbage);
 	else if (result > 0)
 		on_message(slot, &message);
 	else
 		on_end(slot);
-	return result > 0 || result == GW_EVERSION || result == GW_EPROTOCOL;
+	return result > 0 || result == GW_EVERSION || result == GW_EPROTOCOL || result == -EMFILE;
 }
 
 void worker_link_drain(struct slot *slot)
