@@ -124,7 +124,19 @@ static void publish(struct gw_pool *pool, struct slot *slot, struct gw_task *tas
 		arm_deadline(pool, task->deadline_ns);
 }
 
-/* Returns 0, -ENOSPC when the worker's output room is full, or 1 when the task ended instead. */
+/* What stays in the queue needs another push: nothing may be under way that brings one. */
+static void note_shortage(struct gw_pool *pool, int result)
+{
+	if (result == -ENOSPC) {
+		pool->crowded = true;
+		return;
+	}
+	pool->starved = true;
+	if (pool->polled)
+		wait_look_again(pool);
+}
+
+/* Returns 0; -ENOSPC when the worker's output room is full, -ENOMEM; or 1 when the task ended instead. */
 static int hand_over(struct gw_pool *pool, struct slot *slot, struct gw_task *task)
 {
 	int function = slot->link->function_of_name[task->name];
@@ -138,8 +150,10 @@ static int hand_over(struct gw_pool *pool, struct slot *slot, struct gw_task *ta
 		return 1;
 	}
 	result = take_output_room(task, slot->link);
-	if (result < 0)
+	if (result < 0) {
+		note_shortage(pool, result);
 		return result;
+	}
 	list_remove(&task->queue);
 	task->state = TASK_IN_FLIGHT;
 	task->slot = (uint32_t)(slot - pool->slots);
@@ -227,6 +241,8 @@ static void even_out(struct gw_pool *pool)
 
 void dispatch_all(struct gw_pool *pool)
 {
+	pool->starved = false;
+	pool->crowded = false;
 	for (uint32_t i = 0; i < pool->n_pending_lists; i++)
 		dispatch_list(pool, &pool->pending[i]);
 	if (pool->n_slots > 1)

@@ -115,7 +115,9 @@ struct gw_pool {
 	int ward_pidfd;
 	struct spawned ward_program; /* until the pool is open: whether the ward's program ran */
 	bool ward_lost;
-	bool kick_unsent;     /* the ward does not know yet how soon a deadline is */
+	bool kick_unsent; /* the ward does not know yet how soon a deadline is */
+	bool starved;	  /* a task was not handed over for want of memory: tried again soon */
+	bool crowded;	  /* one was not for want of room for its output: tried again at a free */
 	uint32_t seen_events; /* of page->ward_events */
 	struct pool_page *page;
 	struct gw_error failure; /* code != 0: why no worker can be had any more */
@@ -199,6 +201,8 @@ void task_destroy(struct gw_task *task);
 void wait_step(struct gw_pool *pool);
 /* Sleeps until something changed or DEADLINE_NS. The lock is given up meanwhile. */
 void wait_change(struct gw_pool *pool, uint64_t deadline_ns);
+/* Makes gw_pool_fd()'s descriptor speak: there is something to do. */
+void wait_look_again(struct gw_pool *pool);
 /* Gets the leader out of its sleep, if there is one. */
 void wait_kick_leader(struct gw_pool *pool);
 /* The deadline of a wait of TIMEOUT_NS from now. */

@@ -446,5 +446,7 @@ void gw_task_free(struct gw_task *task)
 	pool = task->pool;
 	(void)pthread_mutex_lock(&pool->lock);
 	free_locked(task);
+	if (pool->crowded)
+		dispatch_all(pool);
 	(void)pthread_mutex_unlock(&pool->lock);
 }

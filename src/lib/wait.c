@@ -30,8 +30,8 @@
 #include "common/fd.h"
 #include "common/futex.h"
 
-/* When an order that did not reach the ward is tried again. */
-#define KICK_AGAIN_NS UINT64_C(10000000)
+/* When something is tried again that failed for want of memory. */
+#define AGAIN_NS UINT64_C(10000000)
 
 /* What the leader sleeps on. */
 struct watch {
@@ -68,19 +68,23 @@ static bool ward_has_news(const struct gw_pool *pool)
 	       (atomic_load(&pool->page->ward_life) & FUTEX_OWNER_DIED);
 }
 
+void wait_look_again(struct gw_pool *pool)
+{
+	uint64_t one = 1;
+
+	/* A full counter means that the descriptor is readable already. */
+	if (write(pool->news_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
 /* Another thread took something in: whoever sleeps looks again. */
 static void tell_sleepers(struct gw_pool *pool)
 {
 	(void)pthread_cond_broadcast(&pool->changed);
 	if (pool->leader)
 		wait_kick_leader(pool);
-	if (pool->polled && !pool->dispatching) {
-		uint64_t one = 1;
-
-		/* A full counter means that the descriptor is readable already. */
-		if (write(pool->news_fd, &one, sizeof(one)) < 0)
-			return;
-	}
+	if (pool->polled && !pool->dispatching)
+		wait_look_again(pool);
 }
 
 void wait_kick_leader(struct gw_pool *pool)
@@ -101,6 +105,8 @@ void wait_step(struct gw_pool *pool)
 
 	if (pool->kick_unsent)
 		orders_kick(pool);
+	if (pool->starved)
+		dispatch_all(pool);
 	if (news)
 		news_take(pool);
 	if (collect_all(pool) || news) {
@@ -252,8 +258,8 @@ void wait_change(struct gw_pool *pool, uint64_t deadline_ns)
 		follow(pool, deadline_ns);
 		return;
 	}
-	if (pool->kick_unsent && now_ns() + KICK_AGAIN_NS < deadline_ns)
-		deadline_ns = now_ns() + KICK_AGAIN_NS;
+	if ((pool->kick_unsent || pool->starved) && now_ns() + AGAIN_NS < deadline_ns)
+		deadline_ns = now_ns() + AGAIN_NS;
 	lead(pool, deadline_ns);
 	wait_step(pool);
 	/* This thread may have what it waited for: somebody else must lead then. */
