@@ -144,6 +144,9 @@ static enum subject_end run_tasks(struct gw_pool *pool)
 
 		if (result < 0)
 			end = refused(&error, result);
+		/* The first one is alone: no later task gives it another push. */
+		else if (i == 0)
+			end = judge(tasks[i], i);
 	}
 	for (int i = 0; i < TASKS; i++) {
 		enum subject_end one = tasks[i] ? judge(tasks[i], i) : SUBJECT_DONE;
