@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The commands of the tool. Each parses its options, calls the library or the drill, and prints.
+ *
+ * Runs in: command line. A command gets the arguments from its own name on and returns the exit code:
+ * 0 done, 1 something did not work, 2 usage, 4 the driver does not answer.
+ */
+#ifndef GPUWARD_CLI_COMMANDS_H
+#define GPUWARD_CLI_COMMANDS_H
+
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2,
+	CLI_NO_ANSWER = 4,
+};
+
+int command_drill(int argc, char **argv);
+
+/* Not for people: a process that holds device memory for `drill release`. */
+int command_drill_holder(int argc, char **argv);
+
+#endif

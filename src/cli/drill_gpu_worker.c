@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/drill_gpu_worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/fd.h"
+#include "gpu/kernels_ptx.h"
+
+#define WORDS 262144U /* of the buffer */
+
+void drill_gpu_choose(int32_t device)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	char number[16];
+
+	/* Inside a scheduler's share, number N is the N-th of the list; the pool does the same. */
+	for (int32_t i = 0; list && i < device; i++)
+		list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
+	(void)snprintf(number, sizeof(number), "%d", device);
+	if (list) {
+		char entry[128];
+
+		(void)snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(list, ","), list);
+		(void)setenv("CUDA_VISIBLE_DEVICES", entry, 1);
+		return;
+	}
+	(void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+	(void)setenv("CUDA_VISIBLE_DEVICES", number, 1);
+}
+
+int drill_gpu_open(struct drill_gpu *gpu, struct gw_error *ret_error)
+{
+	int result = cuda_open(&gpu->door, ret_error);
+	int cuda;
+
+	if (result < 0)
+		return result;
+	cuda = gpu->door.cuModuleLoadData(&gpu->module, gpu_kernels_ptx);
+	if (cuda != 0)
+		return cuda_error(ret_error, "cuModuleLoadData", cuda);
+	cuda = gpu->door.cuMemAlloc_v2(&gpu->buffer, WORDS * sizeof(uint32_t) + 64);
+	return cuda != 0 ? cuda_error(ret_error, "cuMemAlloc", cuda) : 0;
+}
+
+int drill_gpu_start(struct drill_gpu *gpu, struct gw_error *ret_error)
+{
+	struct cuda_context *context;
+	int result = cuda_open(&gpu->door, ret_error);
+
+	if (result == 0)
+		result = cuda_start_device(&gpu->door, 0, &context, ret_error);
+	return result < 0 ? result : drill_gpu_open(gpu, ret_error);
+}
+
+static int launch(struct drill_gpu *gpu, const char *kernel, unsigned int threads,
+		  void **parameters)
+{
+	struct cuda_function *function;
+	int result = gpu->door.cuModuleGetFunction(&function, gpu->module, kernel);
+
+	if (result != 0)
+		return result;
+	return gpu->door.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, NULL, parameters,
+					NULL);
+}
+
+int drill_gpu_good(struct drill_gpu *gpu)
+{
+	uint64_t words = WORDS, bad_at = gpu->buffer + WORDS * sizeof(uint32_t), bad = 0;
+	uint32_t seed = 12345;
+	void *fill[] = {&gpu->buffer, &words, &seed};
+	void *check[] = {&gpu->buffer, &words, &seed, &bad_at};
+	int result = gpu->door.cuMemsetD32_v2(bad_at, 0, 2);
+
+	if (result == 0)
+		result = launch(gpu, "fill", 256, fill);
+	if (result == 0)
+		result = launch(gpu, "check", 256, check);
+	if (result == 0)
+		result = gpu->door.cuMemcpyDtoH_v2(&bad, bad_at, sizeof(bad));
+	return result == 0 && bad != 0 ? -EIO : result;
+}
+
+int drill_gpu_fault(struct drill_gpu *gpu, int kind, struct drill_stamps *stamps)
+{
+	const char *kernel = drill_kinds[kind].kernel;
+	uint64_t address = gpu->buffer;
+	uint32_t one = 1;
+	void *takes_address[] = {&address};
+	void *takes_one[] = {&one};
+	void *takes_both[] = {&one, &address};
+	void **parameters = NULL;
+	int result;
+
+	if (strcmp(kernel, "fault_oob") == 0 || strcmp(kernel, "fault_misaligned") == 0)
+		parameters = takes_address;
+	else if (strcmp(kernel, "fault_assert") == 0 || strcmp(kernel, "fault_shared") == 0)
+		parameters = takes_one;
+	else if (strcmp(kernel, "fault_stack") == 0)
+		parameters = takes_both;
+	stamps->launched_ns = now_ns();
+	result = launch(gpu, kernel, 1, parameters);
+	if (result == 0)
+		result = gpu->door.cuCtxSynchronize();
+	stamps->told_ns = now_ns();
+	return result;
+}

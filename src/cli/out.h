@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tables for people. Runs in: command line. By libsmartcols, as lsblk does it; where that was not there at
+ * build time, columns are aligned in the plainest way. Results go to standard output, words to standard
+ * error; colour only on a terminal, and never where NO_COLOR is set.
+ */
+#ifndef GPUWARD_CLI_OUT_H
+#define GPUWARD_CLI_OUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define OUT_COLUMNS_MAX 12
+#define OUT_ROWS_MAX	64
+#define OUT_CELL_MAX	96
+
+struct out_column {
+	const char *name;
+	bool right; /* numbers */
+};
+
+struct out_table {
+	const struct out_column *columns;
+	size_t n_columns;
+	size_t n_rows;
+	char cells[OUT_ROWS_MAX][OUT_COLUMNS_MAX][OUT_CELL_MAX];
+};
+
+/* Writes text to the cell in the last row; one that is too long is cut. */
+void out_row(struct out_table *table);
+void out_cell(struct out_table *table, size_t column, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Prints it to standard output. */
+void out_print(const struct out_table *table);
+
+/* True where colour may be used on standard output. */
+bool out_has_colour(void);
+
+/* True where standard output can show line-drawing characters. */
+bool out_has_utf8(void);
+
+/* A line of progress on standard error, if that is a terminal; NULL wipes it. */
+void out_progress(const char *text);
+
+#endif

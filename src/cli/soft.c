@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/soft.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "common/fd.h"
+#include "linux/spawn.h"
+
+#define INSIDE_ENV "GPUWARD_SOFT_INSIDE"
+
+/* A machine of our own behaves, in time too, as the one that was measured. */
+static const char own_settings[] = "# An H200, as measured.\ndelays=measured\n";
+
+bool soft_is_inside(void)
+{
+	return getenv(INSIDE_ENV) != NULL;
+}
+
+/* The folder with the emulated driver: beside the program in a build, else where it was installed. */
+static bool find_library(char folder[PATH_MAX])
+{
+	static const char *const places[] = {"softgpu", "../" GPUWARD_LIBDIR "/gpuward/softgpu"};
+	char self[PATH_MAX], library[PATH_MAX + 32];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	self[length > 0 ? length : 0] = '\0';
+	slash = strrchr(self, '/');
+	if (!slash)
+		return false;
+	*slash = '\0';
+	for (size_t i = 0; i < 2; i++) {
+		int bytes = snprintf(folder, PATH_MAX, "%s/%s", self, places[i]);
+
+		(void)snprintf(library, sizeof(library), "%s/libcuda.so.1", folder);
+		if (bytes < PATH_MAX && access(library, R_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int write_settings(const char *folder)
+{
+	char path[PATH_MAX];
+	cleanup_fd int fd = -1;
+
+	(void)snprintf(path, sizeof(path), "%s/settings", folder);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, own_settings, sizeof(own_settings) - 1) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Makes a machine's folder and names it in the environment. Returns 0 or -errno. */
+static int make_machine(char *folder, size_t bytes)
+{
+	const char *base = getenv("XDG_RUNTIME_DIR");
+	int result;
+
+	if (!base || access(base, W_OK) != 0)
+		base = "/tmp";
+	(void)snprintf(folder, bytes, "%s/gpuward-soft-XXXXXX", base);
+	if (!mkdtemp(folder))
+		return -errno;
+	result = write_settings(folder);
+	if (result == 0 && setenv(SOFT_DIR_ENV, folder, 1) < 0)
+		result = -errno;
+	return result;
+}
+
+/* Removes FOLDER and what lies in it, one level deep at a time. */
+static void remove_folder(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!folder) {
+		fd_close(fd);
+		return;
+	}
+	while ((entry = readdir(folder))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (unlinkat(dirfd(folder), entry->d_name, 0) < 0 && errno == EISDIR)
+			remove_folder(dirfd(folder), entry->d_name);
+	}
+	(void)closedir(folder);
+	(void)unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+static int set_library_path(void)
+{
+	const char *old = getenv("LD_LIBRARY_PATH");
+	char folder[PATH_MAX], path[2 * PATH_MAX];
+
+	if (!find_library(folder)) {
+		(void)fprintf(stderr,
+			      "gpuward: --soft: the emulated driver is not installed beside "
+			      "this program (softgpu/libcuda.so.1)\n");
+		return -ENOENT;
+	}
+	(void)snprintf(path, sizeof(path), "%s%s%.*s", folder, old && *old ? ":" : "", PATH_MAX,
+		       old ? old : "");
+	if (setenv("LD_LIBRARY_PATH", path, 1) < 0 || setenv(INSIDE_ENV, "1", 1) < 0)
+		return -errno;
+	return 0;
+}
+
+/* What the terminal or a supervisor sends is for the program. Ctrl-C reaches it by itself. */
+static int wait_for(const struct procref *process, int signal_fd, struct procref_end *ret_end)
+{
+	struct pollfd fds[] = {{.fd = process->pidfd, .events = POLLIN},
+			       {.fd = signal_fd, .events = POLLIN}};
+
+	for (;;) {
+		struct signalfd_siginfo info;
+		int result = procref_reap(process, ret_end);
+
+		if (result != 0)
+			return result;
+		if (poll(fds, 2, -1) < 0 && errno != EINTR)
+			return -errno;
+		if ((fds[1].revents & POLLIN) &&
+		    read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
+		    info.ssi_signo != SIGINT && info.ssi_signo != SIGQUIT)
+			(void)procref_signal(process, (int)info.ssi_signo);
+	}
+}
+
+static int signals_open(void)
+{
+	static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+	sigset_t mask;
+
+	(void)sigemptyset(&mask);
+	for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++)
+		(void)sigaddset(&mask, passed[i]);
+	(void)sigprocmask(SIG_BLOCK, &mask, NULL);
+	return signalfd(-1, &mask, SFD_CLOEXEC);
+}
+
+static int exit_code(const struct procref_end *end)
+{
+	return end->by_signal ? 128 + end->value : end->value;
+}
+
+static int start_and_wait(const char *program, char **argv)
+{
+	extern char **environ;
+	struct spawn spec = {.program = program,
+			     .program_fd = -1,
+			     .argv = (const char *const *)argv,
+			     .envp = (const char *const *)environ,
+			     .flags = SPAWN_SEARCH_PATH | SPAWN_PDEATHSIG};
+	struct spawned child = SPAWNED_NONE;
+	struct procref_end end;
+	struct gw_error error = {0};
+	cleanup_fd int signal_fd = signals_open();
+	int result = spawn(&spec, &child, &error);
+
+	if (result < 0) {
+		(void)fprintf(stderr, "gpuward: %s\n", error.msg);
+		return result == -ENOENT ? 127 : 126;
+	}
+	result = wait_for(&child.process, signal_fd, &end);
+	if (spawn_failure(&child, program, &error) < 0) {
+		(void)fprintf(stderr, "gpuward: %s\n", error.msg);
+		result = error.code == -ENOENT ? 127 : 126;
+	} else {
+		result = result == 1 ? exit_code(&end) : CLI_FAILED;
+	}
+	spawn_done(&child);
+	return result;
+}
+
+static int run(const char *program, char **argv)
+{
+	char folder[PATH_MAX] = "";
+	int result;
+
+	if (set_library_path() < 0)
+		return CLI_FAILED;
+	if (!getenv(SOFT_DIR_ENV)) {
+		result = make_machine(folder, sizeof(folder));
+		if (result < 0) {
+			(void)fprintf(stderr,
+				      "gpuward: --soft: cannot make a folder for the "
+				      "emulated machine: %s\n",
+				      strerror(-result));
+			return CLI_FAILED;
+		}
+	}
+	result = start_and_wait(program, argv);
+	if (folder[0])
+		remove_folder(AT_FDCWD, folder);
+	return result;
+}
+
+int soft_run_program(char **argv)
+{
+	return run(argv[0], argv);
+}
+
+int soft_run_self(int argc, char **argv)
+{
+	char **own = calloc((size_t)argc + 2, sizeof(*own));
+	int result;
+
+	if (!own) {
+		(void)fprintf(stderr, "gpuward: no memory\n");
+		return CLI_FAILED;
+	}
+	own[0] = (char *)(uintptr_t) "gpuward";
+	memcpy(own + 1, argv, (size_t)argc * sizeof(*own));
+	result = run("/proc/self/exe", own);
+	free(own);
+	return result;
+}
