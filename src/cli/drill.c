@@ -20,7 +20,7 @@ static const char help[] =
 	"  --device N       the GPU, in PCI bus order (0)\n"
 	"  --kinds A,B      only these faults: null, oob, misaligned, assert, trap, shared, stack\n"
 	"  --repeat N       runs of each, of which the median is shown, 1 to 100 (1)\n"
-	"  --memory MIB     device memory to release (8192, or half of what is free)\n"
+	"  --memory MIB     device memory to release (8192, or 256 if emulated)\n"
 	"  --json           the results as JSON\n"
 	"  --help           this text\n";
 

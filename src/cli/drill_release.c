@@ -21,6 +21,7 @@
 #include "cli/out.h"
 #include "common/err.h"
 #include "common/fd.h"
+#include "gpu/nodes.h"
 
 #define HELLO_DEADLINE_MS 60000
 #define END_DEADLINE_NS	  30000000000ULL
@@ -256,12 +257,12 @@ static int run_way(struct drill *drill, enum drill_way way)
 	return 0;
 }
 
-/* 8 GiB, or half of what is free. */
+/* 8 GiB, or half of what is free. Emulated device memory is the machine's own: a little is enough. */
 static int choose_amount(struct drill *drill, struct gw_error *ret_error)
 {
 	struct probe_memory memory = {.free_bytes = GW_UNKNOWN};
-	uint64_t wanted =
-		drill->options.memory_bytes ? drill->options.memory_bytes : UINT64_C(8) << 30;
+	uint64_t usual = nodes_emulated() ? UINT64_C(256) << 20 : UINT64_C(8) << 30;
+	uint64_t wanted = drill->options.memory_bytes ? drill->options.memory_bytes : usual;
 
 	if (drill->nvml_index != PROBE_DEVICE_UNKNOWN)
 		(void)probe_ask_memory(&drill->probe, drill->nvml_index, &memory, NULL);
