@@ -31,7 +31,8 @@ struct holder {
 	struct spawned process;
 	int socket;
 	int exported_fd;
-	uint64_t used_bytes; /* on the device, while it holds */
+	uint64_t before_bytes; /* in use on the device before it started */
+	uint64_t used_bytes;   /* while it holds; of a ghost: when the process was gone */
 };
 
 #define HOLDER_NONE ((struct holder){.process = SPAWNED_NONE, .socket = -1, .exported_fd = -1})
@@ -93,7 +94,10 @@ static int start_holder(struct drill *drill, enum drill_way way, struct holder *
 			struct gw_error *ret_error)
 {
 	struct drill_hello hello;
-	int result = spawn_holder(drill, way, holder, ret_error);
+	int result;
+
+	holder->before_bytes = drill_used(drill);
+	result = spawn_holder(drill, way, holder, ret_error);
 
 	if (result < 0)
 		return result;
@@ -183,9 +187,9 @@ static void end_ghost(struct drill *drill, struct holder *holder, struct drill_r
 	uint64_t used = drill_used(drill);
 	uint64_t told;
 
-	release->held_bytes = used == GW_UNKNOWN		      ? GW_UNKNOWN
-			      : is_back(holder, used, release->bytes) ? 0
-								      : release->bytes;
+	holder->used_bytes = used;
+	if (used != GW_UNKNOWN && holder->before_bytes != GW_UNKNOWN)
+		release->held_bytes = used > holder->before_bytes ? used - holder->before_bytes : 0;
 	read_listed(drill, holder->process.process.pid, release);
 	told = now_ns();
 	fd_closep(&holder->exported_fd);
@@ -224,7 +228,7 @@ static int run_once(struct drill *drill, struct drill_release *release)
 			end_ghost(drill, &holder, release);
 		release->ok = release->gone_ns != GW_UNKNOWN &&
 			      (release->back_ns != GW_UNKNOWN || holder.used_bytes == GW_UNKNOWN) &&
-			      (!ghost || release->held_bytes != 0);
+			      (!ghost || release->held_bytes >= release->bytes);
 	}
 	stop_holder(&holder);
 	return result;
