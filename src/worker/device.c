@@ -7,10 +7,33 @@
  */
 #include "worker/worker.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "common/err.h"
+#include "gpu/nodes.h"
+
+/* The driver has few words for a device that may not be opened, and for one that is not there. */
+static int explain(const struct worker *worker, const struct gw_error *error,
+		   struct gw_error *ret_error)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	struct nodes nodes;
+
+	if (nodes_read("", &nodes, NULL) == 0 && nodes_check(&nodes, ret_error) == -EACCES)
+		return -EACCES;
+	if (error->code == -ENODEV)
+		return err_set(ret_error, -ENODEV, GW_DOMAIN_CUDA, error->native,
+			       "device %d is not there: with CUDA_VISIBLE_DEVICES=%.80s the driver "
+			       "sees no device; compare the pool's numbers with `nvidia-smi -L`",
+			       worker->device, visible ? visible : "");
+	*ret_error = *error;
+	return error->code;
+}
 
 int device_start(struct worker *worker, struct gw_error *ret_error)
 {
+	struct gw_error error = {0};
 	int result;
 
 	if (worker->device < 0)
@@ -18,7 +41,8 @@ int device_start(struct worker *worker, struct gw_error *ret_error)
 	result = cuda_open(&worker->door, ret_error);
 	if (result < 0)
 		return result;
-	return cuda_start_device(&worker->door, 0, &worker->context, ret_error);
+	result = cuda_start_device(&worker->door, 0, &worker->context, &error);
+	return result < 0 ? explain(worker, &error, ret_error) : 0;
 }
 
 int device_synchronize(const struct worker *worker)
