@@ -3,14 +3,27 @@
  * The memory that only host and ward share. No worker can reach it, so its words can be trusted as far
  * as the two trust each other: they are the same user's, started by the same program.
  *
- * Runs in: host (makes it), ward. It carries three things: the ward's bell (there is news on the
- * socket), the ward's life (a robust word that the kernel changes when the ward dies, so that a host
- * thread that sleeps on it wakes up), and the deadlines of the tasks in the channels, which the ward
- * enforces and no worker may change. Read next: ../ward/deadline.c and ../lib/wait.c.
+ * Runs in: host (makes it), ward. It carries three things: the count of the ward's messages (there is
+ * news on the socket), the ward's life (a robust word that the kernel changes when the ward dies), and
+ * the deadlines of the tasks in the channels, which the ward enforces and no worker may change.
+ *
+ * One word for all that can wake the host, besides its channels: each word of a sleep on several costs
+ * the kernel a tenth of a microsecond. It is the word of life, whose bit FUTEX_WAITERS says that a
+ * thread of the host (its leader, one at a time) sleeps on it or is about to:
+ *
+ *	host's leader                        ward, or another thread of the host
+ *	sets FUTEX_WAITERS                   ward_events + 1, or what else the leader has to see
+ *	looks at ward_events once more       clears FUTEX_WAITERS; it was set: wakes
+ *	sleeps while the word is as it was
+ *
+ * Each side writes first and reads then: either the leader sees the news, or the other side the bit, and
+ * then the word is not as it was. The kernel wakes at the ward's death where the bit is set, and the
+ * leader looks for FUTEX_OWNER_DIED where it was not. Read next: ../ward/deadline.c and ../lib/wait.c.
  */
 #ifndef GPUWARD_COMMON_POOL_PAGE_H
 #define GPUWARD_COMMON_POOL_PAGE_H
 
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,6 +31,7 @@
 #include <gpuward.h>
 
 #include "common/channel.h"
+#include "common/futex.h"
 
 #define POOL_PAGE_MAGIC 0x65676170U /* "page" */
 
@@ -33,13 +47,26 @@ struct pool_page {
 	uint32_t layout;			   /* CHANNEL_LAYOUT */
 	_Alignas(64) _Atomic uint32_t ward_events; /* ward: +1 after each message to the host */
 	/* The ward's robust word: its thread id while it lives, FUTEX_OWNER_DIED set by the kernel at its
-	 * death. 0 before it has started. The host sets FUTEX_WAITERS before it sleeps on it. */
+	 * death. No thread id before it has started. FUTEX_WAITERS as drawn above. */
 	_Atomic uint32_t ward_life;
 	/* When the ward looks at the deadlines next; GW_FOREVER: not at all. Set by the ward. The host lowers
 	 * it, and then says so by WIRE_KICK, where a task that it hands over could be late before that. */
 	_Atomic uint64_t next_look_ns;
 	_Alignas(64) struct pool_page_slot slots[GW_WORKERS_MAX];
 };
+
+/* Ward, after it has counted a message; a thread of the host that wants the leader to look again. */
+static inline void pool_page_wake_host(struct pool_page *page)
+{
+	if (atomic_fetch_and(&page->ward_life, ~(uint32_t)FUTEX_WAITERS) & FUTEX_WAITERS)
+		futex_wake_all(&page->ward_life);
+}
+
+/* Host's leader, before it sleeps: the value to sleep on. What woke it before may be news again. */
+static inline uint32_t pool_page_announce_sleeper(struct pool_page *page)
+{
+	return atomic_fetch_or(&page->ward_life, FUTEX_WAITERS) | FUTEX_WAITERS;
+}
 
 /*
  * Host, after it has handed over a task that is late at DUE_NS at the earliest: true when the ward would

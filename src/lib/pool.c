@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,8 +168,6 @@ static int map_page(struct gw_pool *pool)
 	pool->page = page;
 	pool->page->magic = POOL_PAGE_MAGIC;
 	pool->page->layout = CHANNEL_LAYOUT;
-	/* At the ward's death the kernel wakes a sleeper only where this bit says that there is one. */
-	atomic_store(&pool->page->ward_life, FUTEX_WAITERS);
 	return 0;
 }
 

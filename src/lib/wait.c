@@ -13,7 +13,7 @@
  *	                                   or takes in news itself: kicks A
  *	wakes, takes the lock, looks again
  *
- * Without the kick A would sleep on a word that nobody moves any more. The leader keeps a reference on
+ * Without the kick (pool_page.h draws it) A would sleep on a word that nobody moves any more. The leader keeps a reference on
  * each link that it watches, since thread B may let go of one meanwhile. Read next: collect.c, news.c.
  */
 #include "lib/pool.h"
@@ -35,13 +35,14 @@
 
 /* What the leader sleeps on. */
 struct watch {
-	struct futex_wait_word words[GW_WORKERS_MAX + 3];
+	struct futex_wait_word words[GW_WORKERS_MAX + 1];
 	size_t n_words;
+	bool news; /* there is no need to sleep */
 	struct link *links[GW_WORKERS_MAX];
 	size_t n_links;
 };
 
-_Static_assert(GW_WORKERS_MAX + 3 <= FUTEX_WORDS_MAX, "one sleep covers all workers");
+_Static_assert(GW_WORKERS_MAX + 1 <= FUTEX_WORDS_MAX, "one sleep covers all workers");
 
 uint64_t wait_deadline(uint64_t timeout_ns)
 {
@@ -89,8 +90,7 @@ static void tell_sleepers(struct gw_pool *pool)
 
 void wait_kick_leader(struct gw_pool *pool)
 {
-	(void)atomic_fetch_add(&pool->kick, 1);
-	futex_wake_all(&pool->kick);
+	pool_page_wake_host(pool->page);
 	if (pool->leader_polls) {
 		uint64_t one = 1;
 
@@ -142,11 +142,8 @@ static void watch_all(struct gw_pool *pool, struct watch *watch)
 	watch->n_words = 0;
 	watch->n_links = 0;
 	watch_workers(pool, watch);
-	watch_word(watch, &pool->kick, atomic_load(&pool->kick));
-	if (pool->ward_lost)
-		return;
-	watch_word(watch, &pool->page->ward_events, pool->seen_events);
-	watch_word(watch, &pool->page->ward_life, atomic_load(&pool->page->ward_life));
+	watch_word(watch, &pool->page->ward_life, pool_page_announce_sleeper(pool->page));
+	watch->news = !ward_is_starting(pool) && ward_has_news(pool);
 }
 
 static void unwatch(struct gw_pool *pool, struct watch *watch)
@@ -163,6 +160,8 @@ static void unwatch(struct gw_pool *pool, struct watch *watch)
 
 static bool word_moved(const struct watch *watch)
 {
+	if (watch->news)
+		return true;
 	for (size_t i = 0; i < watch->n_words; i++) {
 		if (atomic_load_explicit(watch->words[i].word, memory_order_acquire) !=
 		    watch->words[i].seen)

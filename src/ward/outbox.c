@@ -33,11 +33,11 @@ static void drop(struct slot *slot)
 	box->has_failed = false;
 }
 
-/* The host looks at the word before it sleeps on it, and at the socket after it woke up. */
+/* The host looks at the count before it sleeps, and at the socket after it woke up. */
 static void ring_bell(struct ward *ward)
 {
 	(void)atomic_fetch_add(&ward->page->ward_events, 1);
-	futex_wake_all(&ward->page->ward_events);
+	pool_page_wake_host(ward->page);
 }
 
 static int send_one(struct ward *ward, const void *message, const int *fds, size_t n_fds)

@@ -210,7 +210,7 @@ static int sleep_until_ward_dies(struct pool_page *page)
 	uint64_t deadline = now_ns() + 15 * SECOND;
 
 	for (;;) {
-		uint32_t seen = atomic_fetch_or(&page->ward_life, FUTEX_WAITERS) | FUTEX_WAITERS;
+		uint32_t seen = pool_page_announce_sleeper(page);
 
 		if (seen & FUTEX_OWNER_DIED)
 			return 0;
