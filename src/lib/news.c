@@ -23,7 +23,7 @@
 
 static int watch_event_fd(struct gw_pool *pool, int fd)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
 
 	return epoll_ctl(pool->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }

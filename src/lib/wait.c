@@ -266,24 +266,30 @@ void wait_change(struct gw_pool *pool, uint64_t deadline_ns)
 		(void)pthread_cond_broadcast(&pool->changed);
 }
 
-static void drain(int fd)
+/*
+ * Makes the descriptor silent. The event descriptors are never read: their flags belong to the worker too,
+ * and one that takes O_NONBLOCK away would block this thread in read(), with the lock held. They are
+ * watched for edges, and asking epoll is what uses an edge up.
+ */
+static void silence(struct gw_pool *pool)
 {
+	struct epoll_event events[GW_WORKERS_MAX + 2];
 	uint64_t count;
 
-	while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+	while (read(pool->news_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+		;
+	while (epoll_wait(pool->epoll_fd, events, GW_WORKERS_MAX + 2, 0) < 0 && errno == EINTR)
 		;
 }
 
 void wait_arm_polling(struct gw_pool *pool)
 {
-	drain(pool->news_fd);
+	silence(pool);
 	for (uint32_t i = 0; i < pool->n_slots; i++) {
 		struct link *link = pool->slots[i].link;
 
-		if (!link || pool->slots[i].distrusted)
-			continue;
-		drain(link->event_fd);
-		(void)atomic_fetch_or(&link->map.shared->host_waiting, CHANNEL_HOST_POLLS);
+		if (link && !pool->slots[i].distrusted)
+			(void)atomic_fetch_or(&link->map.shared->host_waiting, CHANNEL_HOST_POLLS);
 	}
 	/* A worker may have published between the last look and its bit: then it has not written. */
 	if (collect_has_news(pool)) {
