@@ -14,13 +14,42 @@
 
 #include "common/fd.h"
 
+static uint32_t pending_number(const struct gw_task *task)
+{
+	return task->device == GW_ANY_DEVICE ? task->pool->n_pending_lists - 1 : task->device_index;
+}
+
 static struct list *pending_list(struct gw_task *task)
 {
-	struct gw_pool *pool = task->pool;
+	return &task->pool->pending[pending_number(task)];
+}
 
-	if (task->device == GW_ANY_DEVICE)
-		return &pool->pending[pool->n_pending_lists - 1];
-	return &pool->pending[task->device_index];
+const struct slot *dispatch_hopeless(const struct gw_pool *pool, uint32_t number)
+{
+	bool any_device = number == pool->n_pending_lists - 1;
+	const struct slot *last = NULL;
+
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		const struct slot *slot = &pool->slots[i];
+
+		if (!any_device && slot->device != pool->devices[number])
+			continue;
+		if (!slot->failed)
+			return NULL;
+		last = slot;
+	}
+	return last;
+}
+
+int dispatch_check(const struct gw_task *task, struct gw_error *ret_error)
+{
+	const struct slot *slot = dispatch_hopeless(task->pool, pending_number(task));
+
+	if (!slot)
+		return 0;
+	if (ret_error)
+		*ret_error = slot->failure;
+	return GW_EPOOLFAILED;
 }
 
 void dispatch_enqueue(struct gw_task *task)

@@ -134,6 +134,17 @@ static void settle_tasks(struct slot *slot, const struct gw_exit *exit)
 	}
 }
 
+/* Lets go of a slot's process, which can publish nothing any more. */
+static void let_go(struct gw_pool *pool, struct slot *slot, const struct gw_exit *exit)
+{
+	settle_tasks(slot, exit);
+	slot->taken = slot->submitted;
+	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, slot->link->event_fd, NULL);
+	link_release(slot->link);
+	slot->link = NULL;
+	slot->pid = -1;
+}
+
 static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
 {
 	struct slot *slot = &pool->slots[gone->slot];
@@ -144,25 +155,8 @@ static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
 	if (!slot->link || slot->incarnation != gone->incarnation)
 		return;
 	(void)collect_all(pool);
-	settle_tasks(slot, &gone->exit);
-	slot->taken = slot->submitted;
-	(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, slot->link->event_fd, NULL);
-	link_release(slot->link);
-	slot->link = NULL;
-	slot->pid = -1;
+	let_go(pool, slot, &gone->exit);
 	fd_closep(&slot->pidfd);
-}
-
-static bool list_can_run(const struct gw_pool *pool, uint32_t list)
-{
-	for (uint32_t i = 0; i < pool->n_slots; i++) {
-		if (pool->slots[i].failed)
-			continue;
-		if (list == pool->n_pending_lists - 1 ||
-		    pool->slots[i].device == pool->devices[list])
-			return true;
-	}
-	return false;
 }
 
 static void lose_list(struct list *list, const char *why)
@@ -179,21 +173,42 @@ static void lose_list(struct list *list, const char *why)
 	}
 }
 
+/* A process that SIGKILL does not end is given up before it is gone: its tasks need not wait for it. */
+static void give_up(struct gw_pool *pool, struct slot *slot, const struct gw_error *error)
+{
+	struct gw_exit exit = {.end = GW_END_UNKNOWN,
+			       .source = GW_SOURCE_DEADLINE,
+			       .cuda = -1,
+			       .xid = -1,
+			       .pid = slot->pid,
+			       .device = slot->device,
+			       .slot = (uint32_t)(slot - pool->slots),
+			       .started_ns = GW_UNKNOWN,
+			       .noticed_ns = now_ns(),
+			       .gone_ns = GW_UNKNOWN};
+
+	slot->failed = true;
+	slot->failure = *error;
+	if (!slot->link)
+		return;
+	(void)snprintf(exit.text, sizeof(exit.text), "%.*s", (int)sizeof(exit.text) - 1,
+		       error->msg);
+	let_go(pool, slot, &exit);
+}
+
 static void slot_is_given_up(struct gw_pool *pool, const struct wire_failed *failed)
 {
-	bool any_left = false;
-
+	(void)collect_all(pool);
 	for (uint32_t i = 0; i < pool->n_slots; i++) {
 		if (i == failed->slot || failed->whole_pool)
-			pool->slots[i].failed = true;
-		any_left |= !pool->slots[i].failed;
+			give_up(pool, &pool->slots[i], &failed->error);
 	}
-	if (!any_left)
-		pool->failure = failed->error;
 	for (uint32_t i = 0; i < pool->n_pending_lists; i++) {
-		if (!list_can_run(pool, i))
+		if (dispatch_hopeless(pool, i))
 			lose_list(&pool->pending[i], failed->error.msg);
 	}
+	if (dispatch_hopeless(pool, pool->n_pending_lists - 1))
+		pool->failure = failed->error;
 }
 
 void news_lose_all(struct gw_pool *pool)
@@ -203,13 +218,8 @@ void news_lose_all(struct gw_pool *pool)
 		struct slot *slot = &pool->slots[i];
 		const struct gw_exit stopped = {.end = GW_END_STOPPED};
 
-		if (!slot->link)
-			continue;
-		settle_tasks(slot, &stopped);
-		(void)epoll_ctl(pool->epoll_fd, EPOLL_CTL_DEL, slot->link->event_fd, NULL);
-		link_release(slot->link);
-		slot->link = NULL;
-		slot->pid = -1;
+		if (slot->link)
+			let_go(pool, slot, &stopped);
 	}
 	for (uint32_t i = 0; i < pool->n_pending_lists; i++)
 		lose_list(&pool->pending[i], "the ward died");

@@ -85,12 +85,13 @@ struct slot {
 	int32_t pid;
 	int pidfd; /* to wait for its end when the ward can no longer tell of it */
 	int32_t device;
-	uint32_t submitted; /* entries handed over, running number */
-	uint32_t taken;	    /* entries whose end was taken in */
-	uint32_t in_flight; /* entries between the two that still hold a task */
-	bool failed;	    /* given up by the ward */
-	bool distrusted;    /* broke the rules: its channel is not read any more */
-	bool watched;	    /* the leader sleeps on its channel */
+	uint32_t submitted;	 /* entries handed over, running number */
+	uint32_t taken;		 /* entries whose end was taken in */
+	uint32_t in_flight;	 /* entries between the two that still hold a task */
+	bool failed;		 /* given up by the ward */
+	struct gw_error failure; /* failed: why */
+	bool distrusted;	 /* broke the rules: its channel is not read any more */
+	bool watched;		 /* the leader sleeps on its channel */
 	struct gw_task *tasks[CHANNEL_DEPTH];
 };
 
@@ -183,6 +184,10 @@ void link_release(struct link *link);
 void dispatch_all(struct gw_pool *pool);
 void dispatch_enqueue(struct gw_task *task);
 void dispatch_enqueue_front(struct gw_task *task);
+/* 0, or GW_EPOOLFAILED with the reason: every worker that could run the task was given up. */
+int dispatch_check(const struct gw_task *task, struct gw_error *ret_error);
+/* The same for all tasks of pending list NUMBER. Returns the last such worker, or NULL: there is hope. */
+const struct slot *dispatch_hopeless(const struct gw_pool *pool, uint32_t number);
 /* Takes a task that is IN_FLIGHT back, if its worker has not begun it. */
 bool dispatch_withdraw(struct gw_task *task);
 

@@ -141,6 +141,9 @@ static int task_new_locked(struct gw_pool *pool, const char *function,
 				       task->device);
 		task->device_index = (uint32_t)index;
 	}
+	result = dispatch_check(task, ret_error);
+	if (result < 0)
+		return result;
 	result = reserve_room(pool, task, ret_error);
 	if (result < 0)
 		return result;
@@ -199,6 +202,9 @@ static int submit_locked(struct gw_task *task, struct gw_error *ret_error)
 		return result;
 	if (task->state != TASK_NEW)
 		return err_own(ret_error, -EALREADY, "the task was submitted before");
+	result = dispatch_check(task, ret_error);
+	if (result < 0)
+		return result;
 	pool->tasks_under_way++;
 	dispatch_enqueue(task);
 	dispatch_all(pool);
