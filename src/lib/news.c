@@ -84,12 +84,28 @@ static void worker_is_up(struct gw_pool *pool, const struct wire_up *up, int fds
 	atomic_store(&pool->page->slots[up->slot].incarnation, up->incarnation);
 }
 
-/* Keeps the story of an attempt. Without memory only the count is kept. */
+/* Makes room for one more story: room doubles, since max_attempts can be any number. */
+static bool grow_attempts(struct gw_task *task)
+{
+	uint32_t told = task->outcome.attempts;
+	struct gw_exit *attempts;
+
+	if (told > 0 && (!task->attempts || (told & (told - 1)) != 0))
+		return task->attempts != NULL;
+	attempts = reallocarray(task->attempts, told ? (size_t)told * 2 : 1, sizeof(*attempts));
+	if (!attempts) {
+		free(task->attempts);
+		task->attempts = NULL;
+		return false;
+	}
+	task->attempts = attempts;
+	return true;
+}
+
+/* Keeps the story of an attempt. Without memory only the count is kept, from here on and for before. */
 static void add_attempt(struct gw_task *task, const struct gw_exit *exit)
 {
-	if (!task->attempts)
-		task->attempts = calloc(task->max_attempts, sizeof(*task->attempts));
-	if (task->attempts)
+	if (grow_attempts(task))
 		task->attempts[task->outcome.attempts] = *exit;
 	task->outcome.attempts++;
 }

@@ -74,7 +74,7 @@ struct gw_task {
 	struct link *link; /* IN_FLIGHT or ENDED with an output: where it lies */
 	uint64_t output_offset;
 	struct gw_outcome outcome;
-	struct gw_exit *attempts; /* max_attempts of them */
+	struct gw_exit *attempts; /* outcome.attempts of them; NULL: there was no memory */
 	void *user;
 };
 
