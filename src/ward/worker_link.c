@@ -62,6 +62,17 @@ static void on_fault(struct slot *slot, const struct wire_fault *fault)
 	slot_happens(slot, EVENT_FAULT_MSG, &cause);
 }
 
+/* What a worker says ends up in front of people: no byte of it may steer a terminal. */
+static void make_printable(char *text)
+{
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		if (c < ' ' || c == 0x7f)
+			*text = '?';
+	}
+}
+
 static void on_start_failed(struct slot *slot, const struct wire_start_failed *message)
 {
 	const struct cause cause = {
@@ -69,6 +80,7 @@ static void on_start_failed(struct slot *slot, const struct wire_start_failed *m
 
 	if (slot->state == SLOT_STARTING) {
 		slot->start_error = message->error;
+		make_printable(slot->start_error.msg);
 		slot_happens(slot, EVENT_START_FAILED_MSG, &cause);
 	} else {
 		slot_happens(slot, EVENT_START_FAILED_MSG, &garbage);
@@ -89,6 +101,7 @@ static void on_other_version(struct slot *slot, const struct wire_header *header
 		      "the worker is linked to gpuward %s (layout %u), the ward is %s (layout %u): "
 		      "install both from the same build",
 		      header->version, header->layout, GW_VERSION_TEXT, WIRE_LAYOUT);
+	make_printable(slot->start_error.msg);
 	slot_happens(slot, EVENT_PROTOCOL_ERROR, &cause);
 }
 
