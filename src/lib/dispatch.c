@@ -64,10 +64,29 @@ void dispatch_enqueue_front(struct gw_task *task)
 	list_push_front(pending_list(task), &task->queue);
 }
 
+static bool slot_fits(const struct slot *slot, const struct gw_task *task)
+{
+	return task->device == GW_ANY_DEVICE || task->device == slot->device;
+}
+
 static bool slot_serves(const struct slot *slot, const struct gw_task *task)
 {
-	return slot->link && !slot->distrusted &&
-	       (task->device == GW_ANY_DEVICE || task->device == slot->device);
+	return slot->link && !slot->distrusted && slot_fits(slot, task) &&
+	       slot->link->function_of_name[task->name] >= 0;
+}
+
+/* True when every worker that could run the task is there, and none offers its function. */
+static bool nobody_offers(const struct gw_pool *pool, const struct gw_task *task)
+{
+	for (uint32_t i = 0; i < pool->n_slots; i++) {
+		const struct slot *slot = &pool->slots[i];
+
+		if (slot->failed || !slot_fits(slot, task))
+			continue;
+		if (!slot->link || slot->distrusted || slot_serves(slot, task))
+			return false;
+	}
+	return true;
 }
 
 static bool slot_has_room(const struct gw_pool *pool, const struct slot *slot)
@@ -165,20 +184,21 @@ static void note_shortage(struct gw_pool *pool, int result)
 		wait_look_again(pool);
 }
 
-/* Returns 0; -ENOSPC when the worker's output room is full, -ENOMEM; or 1 when the task ended instead. */
+static void lose_task(struct gw_task *task)
+{
+	list_remove(&task->queue);
+	(void)snprintf(task->outcome.message, sizeof(task->outcome.message),
+		       "no worker offers this function any more");
+	task_end(task, GW_LOST);
+}
+
+/* Gives the task to a worker that serves it. Returns 0; -ENOSPC when the worker's output room is full,
+ * -ENOMEM. */
 static int hand_over(struct gw_pool *pool, struct slot *slot, struct gw_task *task)
 {
 	int function = slot->link->function_of_name[task->name];
-	int result;
+	int result = take_output_room(task, slot->link);
 
-	if (function < 0) {
-		list_remove(&task->queue);
-		(void)snprintf(task->outcome.message, sizeof(task->outcome.message),
-			       "the worker no longer offers this function");
-		task_end(task, GW_LOST);
-		return 1;
-	}
-	result = take_output_room(task, slot->link);
 	if (result < 0) {
 		note_shortage(pool, result);
 		return result;
@@ -199,7 +219,9 @@ static void dispatch_list(struct gw_pool *pool, struct list *list)
 		struct gw_task *task = list_item(node, struct gw_task, queue);
 		struct slot *slot = least_loaded(pool, task);
 
-		if (!slot || hand_over(pool, slot, task) < 0)
+		if (!slot && nobody_offers(pool, task))
+			lose_task(task);
+		else if (!slot || hand_over(pool, slot, task) < 0)
 			return;
 	}
 }
