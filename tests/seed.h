@@ -36,11 +36,17 @@ static inline uint64_t seed_below(struct seed *seed, uint64_t limit)
 	return limit ? seed_next(seed) % limit : 0;
 }
 
+static inline uint64_t seed_value(void)
+{
+	const char *text = getenv("GPUWARD_TEST_SEED");
+
+	return text ? strtoull(text, NULL, 0) : SEED_DEFAULT;
+}
+
 /* A row of numbers of its own for the test WHAT; says how to have it again. */
 static inline struct seed seed_new(const char *what)
 {
-	const char *text = getenv("GPUWARD_TEST_SEED");
-	struct seed seed = {text ? strtoull(text, NULL, 0) : SEED_DEFAULT};
+	struct seed seed = {seed_value()};
 
 	(void)fprintf(stderr, "%s: GPUWARD_TEST_SEED=%" PRIu64 "\n", what, seed.state);
 	return seed;
