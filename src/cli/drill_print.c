@@ -157,9 +157,10 @@ static void print_crash(const struct drill *drill)
 		     drill->options.repeat);
 	print_crash_table(drill);
 	print_chart(drill);
-	(void)printf("\nBY HAND: without gpuward, a program that waits for CUDA's error, exits, is "
-		     "waited for and started again.\nRESET: what cuDevicePrimaryCtxReset says in "
-		     "the process that faulted, and what its next call says.\n");
+	(void)printf(
+		"\nBY HAND: without gpuward, a program alone on the GPU that waits for CUDA's error, exits, is "
+		"waited for and started again.\nRESET: what cuDevicePrimaryCtxReset says in "
+		"the process that faulted, and what its next call says.\n");
 }
 
 static void print_ghost(const struct drill_release *release, struct out_table *table)
