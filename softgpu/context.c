@@ -8,17 +8,60 @@
 #include "memory.h"
 #include "process.h"
 
-static _Thread_local struct cuda_context *current;
+#define STACK_DEPTH 64
 
-/* Measured: with the three limits at these values or lower, a context costs 329 MiB and not 527. */
-static const size_t small_limits[CONTEXT_LIMITS] = {256, 64 << 10, 1 << 20};
-static const size_t default_limits[CONTEXT_LIMITS] = {1024, 7 << 20, 8 << 20};
+/* What a program may ask for: one way to wait, and the bits behind it. */
+#define FLAGS_WAIT  7U
+#define FLAGS_KNOWN 0xffU
+
+/* A thread's contexts from 1 on; the last one is current. cuCtxCreate pushes, setting none pops. */
+static _Thread_local struct {
+	struct cuda_context *contexts[STACK_DEPTH + 1];
+	int depth;
+} stack;
+
+/*
+ * Measured: limits are at least these, and with all three of them there a context costs 329 MiB and not
+ * 527. (The stack can be smaller, which changes nothing.)
+ */
+static const size_t small_limits[CONTEXT_LIMITS] = {256, 512 << 10, 4 << 20};
+static const size_t default_limits[CONTEXT_LIMITS] = {1024, 8650752, 8 << 20};
+
+/* Local memory of a thread, of which the stack is a part. */
+#define STACK_MAX (512U << 10)
 
 static unsigned int primary_flags[SOFT_DEVICES_MAX];
 
 struct cuda_context *context_current(void)
 {
-	return current;
+	return stack.contexts[stack.depth];
+}
+
+static int push(struct cuda_context *context)
+{
+	if (stack.depth == STACK_DEPTH)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack.contexts[++stack.depth] = context;
+	return CUDA_SUCCESS;
+}
+
+static int set_current(struct cuda_context *context)
+{
+	if (!context) {
+		stack.depth -= stack.depth > 0;
+		return CUDA_SUCCESS;
+	}
+	if (stack.depth == 0)
+		return push(context);
+	stack.contexts[stack.depth] = context;
+	return CUDA_SUCCESS;
+}
+
+static bool flags_are_known(unsigned int flags)
+{
+	unsigned int wait = flags & FLAGS_WAIT;
+
+	return !(flags & ~FLAGS_KNOWN) && !(wait & (wait - 1));
 }
 
 bool context_exists(const struct cuda_context *context)
@@ -75,7 +118,8 @@ static int make(struct cuda_context **ret_context, int device, bool primary, uns
 	struct cuda_context *context;
 	int result;
 
-	process_delay_in_turn(100);
+	/* Measured: what cuInit gains while others use the GPU, the context loses. */
+	process_delay_in_turn(process_others_live() ? 135 : 110);
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -103,19 +147,19 @@ static int make(struct cuda_context **ret_context, int device, bool primary, uns
 
 /*
  * Ends what CONTEXT has. The structure itself stays in the list, marked, since any thread may still have
- * it as its current context; it is a few dozen bytes.
+ * it as its current context; it is a few dozen bytes. A fault does not matter: it works all the same.
  */
-static int destroy(struct cuda_context *context)
+static void destroy(struct cuda_context *context)
 {
-	int result = engine_wait_all(context);
-
-	if (result)
-		return result;
+	(void)engine_wait_all(context);
+	if (context->destroyed)
+		return;
 	context->destroyed = true;
+	if (context->primary)
+		primary_flags[context->device] = 0;
 	memory_free_of(context);
 	engine_free_all(context);
 	discharge(context);
-	return CUDA_SUCCESS;
 }
 
 static int check_device(int device)
@@ -146,7 +190,7 @@ SOFT_EXPORT int cuDevicePrimaryCtxRetain(struct cuda_context **context, int devi
 
 SOFT_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 {
-	int result = process_enter(NEED_INIT);
+	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
 	struct cuda_context *primary;
 
 	if (!result)
@@ -155,15 +199,13 @@ SOFT_EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 		primary = find_primary(device);
 		if (!primary || primary->uses == 0)
 			result = CUDA_ERROR_INVALID_CONTEXT;
-		else if (primary->uses == 1)
-			result = destroy(primary);
-		if (!result)
-			primary->uses--;
+		else if (--primary->uses == 0)
+			destroy(primary);
 	}
-	return process_leave("cuDevicePrimaryCtxRelease", result);
+	return process_leave("cuDevicePrimaryCtxRelease_v2", result);
 }
 
-/* After a fault it succeeds and changes nothing: measured, and the reason why gpuward exists. */
+/* After a fault it succeeds, and no new context can be had: measured, and why gpuward exists. */
 SOFT_EXPORT int cuDevicePrimaryCtxReset_v2(int device)
 {
 	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
@@ -174,10 +216,10 @@ SOFT_EXPORT int cuDevicePrimaryCtxReset_v2(int device)
 	if (!result) {
 		process_delay(60);
 		primary = find_primary(device);
-		if (primary && !process.sticky)
-			result = destroy(primary);
+		if (primary)
+			destroy(primary);
 	}
-	return process_leave("cuDevicePrimaryCtxReset", result);
+	return process_leave("cuDevicePrimaryCtxReset_v2", result);
 }
 
 SOFT_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned int flags)
@@ -186,14 +228,16 @@ SOFT_EXPORT int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned int flags)
 
 	if (!result)
 		result = check_device(device);
+	if (!result && !flags_are_known(flags))
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		primary_flags[device] = flags;
-	return process_leave("cuDevicePrimaryCtxSetFlags", result);
+	return process_leave("cuDevicePrimaryCtxSetFlags_v2", result);
 }
 
 SOFT_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int *active)
 {
-	int result = process_enter(NEED_INIT);
+	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
 
 	if (!result)
 		result = flags && active ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
@@ -204,27 +248,32 @@ SOFT_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned int *flags, int 
 	return process_leave("cuDevicePrimaryCtxGetState", result);
 }
 
-static int create(struct cuda_context **ret_context, unsigned int flags, int device)
+static int create(const char *function, struct cuda_context **ret_context, unsigned int flags,
+		  int device)
 {
 	int result = process_enter(NEED_INIT);
 	struct cuda_context *context;
 
 	if (!result)
-		result = ret_context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
+		result = ret_context && flags_are_known(flags) ? check_device(device)
+							       : CUDA_ERROR_INVALID_VALUE;
 	if (!result && process.machine.settings.lost == process_device(device))
 		result = CUDA_ERROR_UNKNOWN;
 	if (!result)
 		result = make(&context, device, false, flags);
 	if (!result) {
-		current = context;
-		*ret_context = context;
+		result = push(context);
+		if (result)
+			destroy(context);
+		else
+			*ret_context = context;
 	}
-	return process_leave("cuCtxCreate", result);
+	return process_leave(function, result);
 }
 
 SOFT_EXPORT int cuCtxCreate_v2(struct cuda_context **context, unsigned int flags, int device)
 {
-	return create(context, flags, device);
+	return create("cuCtxCreate_v2", context, flags, device);
 }
 
 /* The parameters describe SM affinity and the like, of which the emulation has none. */
@@ -232,22 +281,22 @@ SOFT_EXPORT int cuCtxCreate_v4(struct cuda_context **context, void *parameters, 
 			       int device)
 {
 	(void)parameters;
-	return create(context, flags, device);
+	return create("cuCtxCreate_v4", context, flags, device);
 }
 
 SOFT_EXPORT int cuCtxDestroy_v2(struct cuda_context *context)
 {
-	int result = process_enter(NEED_INIT);
+	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
 
 	if (!result && !context_exists(context))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result && (context->primary || context->destroyed))
 		result = CUDA_ERROR_INVALID_CONTEXT;
 	if (!result)
-		result = destroy(context);
-	if (!result && current == context)
-		current = NULL;
-	return process_leave("cuCtxDestroy", result);
+		destroy(context);
+	if (!result && context_current() == context)
+		result = set_current(NULL);
+	return process_leave("cuCtxDestroy_v2", result);
 }
 
 SOFT_EXPORT int cuCtxSetCurrent(struct cuda_context *context)
@@ -257,7 +306,7 @@ SOFT_EXPORT int cuCtxSetCurrent(struct cuda_context *context)
 	if (!result && context && !context_exists(context))
 		result = CUDA_ERROR_INVALID_CONTEXT;
 	if (!result)
-		current = context;
+		result = set_current(context);
 	return process_leave("cuCtxSetCurrent", result);
 }
 
@@ -268,18 +317,18 @@ SOFT_EXPORT int cuCtxGetCurrent(struct cuda_context **context)
 	if (!result && !context)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		*context = current;
+		*context = context_current();
 	return process_leave("cuCtxGetCurrent", result);
 }
 
 SOFT_EXPORT int cuCtxGetDevice(int *device)
 {
-	int result = process_enter(NEED_CONTEXT);
+	int result = process_enter(NEED_CONTEXT | NEED_EVEN_DEAD);
 
 	if (!result && !device)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		*device = current->device;
+		*device = context_current()->device;
 	return process_leave("cuCtxGetDevice", result);
 }
 
@@ -288,7 +337,7 @@ SOFT_EXPORT int cuCtxSynchronize(void)
 	int result = process_enter(NEED_CONTEXT);
 
 	if (!result)
-		result = engine_wait_all(current);
+		result = engine_wait_all(context_current());
 	return process_leave("cuCtxSynchronize", result);
 }
 
@@ -301,6 +350,14 @@ static bool is_small(const struct cuda_context *context)
 	return true;
 }
 
+/* What the driver makes of VALUE, as measured. */
+static size_t rounded_limit(int limit, size_t value)
+{
+	if (limit == CUDA_LIMIT_STACK_SIZE)
+		return (value + 15) / 16 * 16;
+	return value > small_limits[limit] ? value : small_limits[limit];
+}
+
 /* The new cost is taken before the old one is given back, so a failure changes nothing. */
 static int set_limit(struct cuda_context *context, int limit, size_t value)
 {
@@ -308,7 +365,9 @@ static int set_limit(struct cuda_context *context, int limit, size_t value)
 	bool was_small = is_small(context);
 	int result;
 
-	context->limits[limit] = value;
+	if (limit == CUDA_LIMIT_STACK_SIZE && value > STACK_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	context->limits[limit] = rounded_limit(limit, value);
 	if (is_small(context) == was_small)
 		return CUDA_SUCCESS;
 	result = charge(context, was_small ? process.machine.settings.context_bytes
@@ -325,9 +384,9 @@ SOFT_EXPORT int cuCtxSetLimit(int limit, size_t value)
 	int result = process_enter(NEED_CONTEXT);
 
 	if (!result && (limit < 0 || limit >= CONTEXT_LIMITS))
-		result = CUDA_ERROR_UNSUPPORTED_LIMIT;
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		result = set_limit(current, limit, value);
+		result = set_limit(context_current(), limit, value);
 	return process_leave("cuCtxSetLimit", result);
 }
 
@@ -336,10 +395,10 @@ SOFT_EXPORT int cuCtxGetLimit(size_t *value, int limit)
 	int result = process_enter(NEED_CONTEXT);
 
 	if (!result && (limit < 0 || limit >= CONTEXT_LIMITS))
-		result = CUDA_ERROR_UNSUPPORTED_LIMIT;
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result && !value)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		*value = current->limits[limit];
+		*value = context_current()->limits[limit];
 	return process_leave("cuCtxGetLimit", result);
 }

@@ -22,6 +22,9 @@ static int check(const struct work *work)
 	bool to_device = work->kind != WORK_COPY_OUT;
 	bool from_device = work->kind == WORK_COPY_OUT || work->kind == WORK_COPY;
 
+	/* Measured: a fill beyond the end of all addresses is not refused, and faults. */
+	if (work->kind == WORK_SET && work->to + work->bytes < work->to)
+		return space_at(work->to) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	if (to_device && !space_covers(work->to, work->bytes, CUDA_ACCESS_READWRITE))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (from_device && !space_covers(work->from, work->bytes, CUDA_ACCESS_READ))
@@ -89,7 +92,7 @@ SOFT_EXPORT int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
 	struct work work = {
 		.kind = WORK_COPY_IN, .to = to, .from = (uintptr_t)from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyHtoD", &work, NULL, true);
+	return enter_and_submit("cuMemcpyHtoD_v2", &work, NULL, true);
 }
 
 SOFT_EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
@@ -97,14 +100,14 @@ SOFT_EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
 	struct work work = {
 		.kind = WORK_COPY_OUT, .to = (uintptr_t)to, .from = from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyDtoH", &work, NULL, true);
+	return enter_and_submit("cuMemcpyDtoH_v2", &work, NULL, true);
 }
 
 SOFT_EXPORT int cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes)
 {
 	struct work work = {.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyDtoD", &work, NULL, false);
+	return enter_and_submit("cuMemcpyDtoD_v2", &work, NULL, false);
 }
 
 SOFT_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
@@ -113,7 +116,7 @@ SOFT_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes
 	struct work work = {
 		.kind = WORK_COPY_IN, .to = to, .from = (uintptr_t)from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyHtoDAsync", &work, stream, false);
+	return enter_and_submit("cuMemcpyHtoDAsync_v2", &work, stream, false);
 }
 
 SOFT_EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes,
@@ -122,7 +125,7 @@ SOFT_EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes,
 	struct work work = {
 		.kind = WORK_COPY_OUT, .to = (uintptr_t)to, .from = from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyDtoHAsync", &work, stream, false);
+	return enter_and_submit("cuMemcpyDtoHAsync_v2", &work, stream, false);
 }
 
 SOFT_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
@@ -130,13 +133,14 @@ SOFT_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
 {
 	struct work work = {.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes};
 
-	return enter_and_submit("cuMemcpyDtoDAsync", &work, stream, false);
+	return enter_and_submit("cuMemcpyDtoDAsync_v2", &work, stream, false);
 }
 
 static int set(const char *function, struct work *work, struct cuda_stream *stream)
 {
 	work->kind = WORK_SET;
-	if (work->to % work->pattern_bytes || work->bytes / work->pattern_bytes > TABLE_DATA_END)
+	if (work->to % work->pattern_bytes ||
+	    (work->pattern_bytes > 1 && work->bytes / work->pattern_bytes > TABLE_DATA_END))
 		work->to = 0; /* no such address: refused by check() */
 	return enter_and_submit(function, work, stream, false);
 }
@@ -145,14 +149,14 @@ SOFT_EXPORT int cuMemsetD8_v2(uint64_t to, unsigned char value, size_t count)
 {
 	struct work work = {.to = to, .pattern = value, .pattern_bytes = 1, .bytes = count};
 
-	return set("cuMemsetD8", &work, NULL);
+	return set("cuMemsetD8_v2", &work, NULL);
 }
 
 SOFT_EXPORT int cuMemsetD32_v2(uint64_t to, unsigned int value, size_t count)
 {
 	struct work work = {.to = to, .pattern = value, .pattern_bytes = 4, .bytes = count * 4};
 
-	return set("cuMemsetD32", &work, NULL);
+	return set("cuMemsetD32_v2", &work, NULL);
 }
 
 SOFT_EXPORT int cuMemsetD32Async(uint64_t to, unsigned int value, size_t count,

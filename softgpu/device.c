@@ -65,7 +65,7 @@ SOFT_EXPORT int cuDeviceGetName(char *name, int size, int device)
 	int result = enter_for(device, name);
 
 	if (!result && size <= 0)
-		result = CUDA_ERROR_INVALID_VALUE;
+		process_crash("cuDeviceGetName with room for no character");
 	if (!result)
 		(void)snprintf(name, (size_t)size, "%s", VISIBLE_NAME);
 	return process_leave("cuDeviceGetName", result);
@@ -77,7 +77,7 @@ SOFT_EXPORT int cuDeviceGetUuid_v2(struct cuda_uuid *uuid, int device)
 
 	if (!result)
 		visible_uuid_bytes(process_device(device), uuid->bytes);
-	return process_leave("cuDeviceGetUuid", result);
+	return process_leave("cuDeviceGetUuid_v2", result);
 }
 
 SOFT_EXPORT int cuDeviceGetPCIBusId(char *text, int size, int device)
@@ -99,8 +99,8 @@ SOFT_EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device)
 	int result = enter_for(device, bytes);
 
 	if (!result)
-		*bytes = process.machine.settings.memory_bytes[process_device(device)];
-	return process_leave("cuDeviceTotalMem", result);
+		*bytes = settings_usable_bytes(&process.machine.settings, process_device(device));
+	return process_leave("cuDeviceTotalMem_v2", result);
 }
 
 static const struct {
@@ -174,14 +174,17 @@ SOFT_EXPORT int cuGetProcAddress_v2(const char *symbol, void **function, int cud
 	int result = process_enter(NEED_NOTHING);
 	void *found = NULL;
 
-	if (!symbol || !function || flags > 2 || strncmp(symbol, "cu", 2) != 0)
+	if (!symbol)
+		process_crash("cuGetProcAddress without a name");
+	if (!function || flags > 2 || strncmp(symbol, "cu", 2) != 0)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
 		found = find_symbol(symbol, cuda_version);
 		*function = found;
 		if (status)
 			*status = found ? CUDA_PROC_ADDRESS_FOUND : CUDA_PROC_ADDRESS_NOT_FOUND;
-		result = found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+		/* With a place for the status, that is where a missing symbol is told. */
+		result = found || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 	}
-	return process_leave("cuGetProcAddress", result);
+	return process_leave("cuGetProcAddress_v2", result);
 }

@@ -8,6 +8,7 @@
 #include "common/fd.h"
 #include "fault.h"
 #include "kernels.h"
+#include "memory.h"
 #include "process.h"
 #include "space.h"
 #include "stream.h"
@@ -64,9 +65,34 @@ static void run(struct engine *engine, struct work *work)
 		fault_raise(fault, engine->context->machine_device, work->queued_ns);
 }
 
+/* Whether ENGINE has work up to ORDER that is not done. */
+static bool is_behind(const struct engine *engine, uint64_t order)
+{
+	if (engine->running)
+		return engine->running <= order;
+	return engine->first && engine->first->order <= order;
+}
+
+/* With the lock: waits until all that WORK must come after is done, or will never be. */
+static void await_others(const struct engine *engine, const struct work *work)
+{
+	const struct engine *one = engine->context->engines;
+
+	while (one && !process.stopping) {
+		if (one == engine || !is_behind(one, work->after)) {
+			one = one->next;
+			continue;
+		}
+		(void)pthread_cond_wait(&process.changed, &process.lock);
+		one = engine->context->engines;
+	}
+}
+
 static struct work *take(struct engine *engine)
 {
 	struct work *work = engine->first;
+
+	engine->running = work->order;
 
 	engine->first = work->next;
 	if (!engine->first)
@@ -82,8 +108,10 @@ static void finish(struct engine *engine, struct work *work)
 	if (work->event && !process.sticky)
 		event_reached(work->event, work->ticket, engine);
 	engine->done = work->ticket;
+	engine->running = 0;
 	free(work->staged);
 	free(work);
+	handle_settle();
 	(void)pthread_cond_broadcast(&process.changed);
 }
 
@@ -100,6 +128,7 @@ static void *engine_thread(void *argument)
 		if (!engine->first)
 			break;
 		work = take(engine);
+		await_others(engine, work);
 		if (!process.stopping) {
 			(void)pthread_mutex_unlock(&process.lock);
 			run(engine, work);
@@ -132,6 +161,7 @@ static int start(struct engine *engine)
 
 int engine_add(struct engine *engine, const struct work *work, uint64_t *ret_ticket)
 {
+	static uint64_t newest; /* guarded by the process's lock */
 	struct work *queued;
 	int result = start(engine);
 
@@ -143,6 +173,7 @@ int engine_add(struct engine *engine, const struct work *work, uint64_t *ret_tic
 	*queued = *work;
 	queued->next = NULL;
 	queued->ticket = ++engine->queued;
+	queued->order = ++newest;
 	queued->queued_ns = now_ns();
 	*engine->last = queued;
 	engine->last = &queued->next;
@@ -173,6 +204,29 @@ int engine_wait_all(struct cuda_context *context)
 	while (!context_is_idle(context))
 		(void)pthread_cond_wait(&process.changed, &process.lock);
 	return process.sticky;
+}
+
+bool engine_is_idle(void)
+{
+	for (const struct cuda_context *one = process.contexts; one; one = one->next) {
+		if (!context_is_idle(one))
+			return false;
+	}
+	return true;
+}
+
+/* Queues are short, and this is asked once for each function of a module. */
+uint64_t engine_newest(const struct cuda_context *context)
+{
+	uint64_t newest = 0;
+
+	for (const struct engine *one = context->engines; one; one = one->next) {
+		if (one->running > newest)
+			newest = one->running;
+		for (const struct work *work = one->first; work; work = work->next)
+			newest = work->order > newest ? work->order : newest;
+	}
+	return newest;
 }
 
 int engine_wait_process(void)

@@ -38,6 +38,8 @@ struct work {
 	struct work *next;
 	enum work_kind kind;
 	uint64_t ticket;
+	uint64_t order; /* among all work of the process */
+	uint64_t after; /* kernels: not before all work of the context up to this order is done */
 	uint64_t queued_ns;
 	const struct kernel *kernel;
 	uint64_t arguments[ENGINE_ARGUMENTS];
@@ -55,8 +57,9 @@ struct engine {
 	struct cuda_context *context;
 	struct work *first;
 	struct work **last;
-	uint64_t queued; /* ticket of the newest work */
-	uint64_t done;	 /* ticket of the newest finished work */
+	uint64_t queued;  /* ticket of the newest work */
+	uint64_t done;	  /* ticket of the newest finished work */
+	uint64_t running; /* order of the work that was taken out and is not done; 0: none */
 	bool started;
 	bool stop;
 	pthread_t thread;
@@ -74,6 +77,12 @@ int engine_wait(struct engine *engine, uint64_t ticket);
 /* Waits until all work of CONTEXT, or of all contexts, is done. */
 int engine_wait_all(struct cuda_context *context);
 int engine_wait_process(void);
+
+/* Whether all work of the process is done. */
+bool engine_is_idle(void);
+
+/* The order of the newest work of CONTEXT that is not done, or 0. */
+uint64_t engine_newest(const struct cuda_context *context);
 
 /* Ends the thread of an idle engine, and frees it; of all engines of CONTEXT. */
 void engine_free(struct engine *engine);

@@ -102,7 +102,7 @@ SOFT_EXPORT int cuGetErrorName(int result, const char **name)
 	int found = find_result(result);
 
 	if (!name)
-		return CUDA_ERROR_INVALID_VALUE;
+		process_crash("cuGetErrorName without a place for the name");
 	*name = found < 0 ? NULL : names[found].name;
 	return found < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

@@ -10,14 +10,22 @@
 #include "process.h"
 #include "xid.h"
 
+/* Tenths of a millisecond after the launch. */
+struct fault_times {
+	uint32_t log;
+	uint32_t event;
+	uint32_t result;
+	uint32_t stall_until; /* of other processes' kernels */
+};
+
 struct fault_kind {
 	int result;
-	uint32_t xid;
-	/* Tenths of a millisecond after the launch. */
-	uint32_t log_at;
-	uint32_t event_at;
-	uint32_t result_at;
-	uint32_t stall_until; /* of other processes' kernels */
+	uint32_t xid; /* of the event; lines can have others before */
+	/*
+	 * Faults that the GPU itself finds become known in one of two ways, each about as often: after
+	 * 100 ms or after 147.
+	 */
+	struct fault_times times[2];
 	const char *lines[4];
 };
 
@@ -33,45 +41,48 @@ struct fault_kind {
 	"00000510, Data 0017e2ac"
 #define STOPPED "43, pid=@PID, name=@NAME, channel @CHANNEL"
 
+#define TIMES_OF_PAGE_FAULT                                                                        \
+	{                                                                                          \
+		{770, 1000, 1010, 970},                                                            \
+		{                                                                                  \
+			1250, 1470, 1480, 1450                                                     \
+		}                                                                                  \
+	}
+#define TIMES_OF_EXCEPTION                                                                         \
+	{                                                                                          \
+		{30, 1000, 1020, 1000},                                                            \
+		{                                                                                  \
+			30, 1110, 1480, 1110                                                       \
+		}                                                                                  \
+	}
+
 static const struct fault_kind kinds[] = {
 	[FAULT_ADDRESS] = {CUDA_ERROR_ILLEGAL_ADDRESS,
 			   31,
-			   1250,
-			   1480,
-			   1490,
-			   1450,
+			   TIMES_OF_PAGE_FAULT,
 			   {PAGE_FAULT "FAULT_PDE ACCESS_TYPE_VIRT_WRITE"}},
 	[FAULT_READ_ONLY] = {CUDA_ERROR_ILLEGAL_ADDRESS,
 			     31,
-			     1250,
-			     1480,
-			     1490,
-			     1450,
+			     TIMES_OF_PAGE_FAULT,
 			     {PAGE_FAULT "FAULT_RO_VIOLATION ACCESS_TYPE_VIRT_WRITE"}},
 	[FAULT_MISALIGNED] = {CUDA_ERROR_MISALIGNED_ADDRESS,
 			      13,
-			      30,
-			      1110,
-			      1640,
-			      1110,
+			      TIMES_OF_EXCEPTION,
 			      {WARP_EXCEPTION "Misaligned Address", REGISTERS, GRAPHICS_EXCEPTION}},
-	[FAULT_ASSERT] = {CUDA_ERROR_ASSERT, 43, 50, 90, 50, 15, {STOPPED}},
-	[FAULT_TRAP] = {CUDA_ERROR_LAUNCH_FAILED, 43, 65, 87, 5500, 40, {STOPPED}},
+	[FAULT_ASSERT] = {CUDA_ERROR_ASSERT, 43, {{60, 90, 70, 15}, {60, 90, 70, 15}}, {STOPPED}},
+	[FAULT_TRAP] = {CUDA_ERROR_LAUNCH_FAILED,
+			43,
+			{{65, 87, 3420, 40}, {65, 87, 3480, 40}},
+			{STOPPED}},
 	[FAULT_SHARED] = {CUDA_ERROR_ILLEGAL_INSTRUCTION,
 			  13,
-			  50,
-			  900,
-			  1330,
-			  900,
+			  {{50, 760, 1020, 760}, {50, 1110, 1480, 1110}},
 			  {WARP_EXCEPTION "Illegal Instruction Parameter", REGISTERS,
 			   GRAPHICS_EXCEPTION}},
 	/* Result and lines are measured, the times are taken from FAULT_MISALIGNED. */
 	[FAULT_STACK] = {CUDA_ERROR_ILLEGAL_ADDRESS,
-			 13,
-			 30,
-			 1110,
-			 1640,
-			 1110,
+			 43,
+			 TIMES_OF_EXCEPTION,
 			 {WARP_EXCEPTION "Out Of Range Address", REGISTERS, STOPPED}},
 };
 
@@ -92,10 +103,9 @@ static void wait_tenths(uint64_t launched_ns, uint32_t tenths)
 		sleep_until(launched_ns + tenths * 100000ULL);
 }
 
-static void write_log(const struct fault_kind *kind, uint32_t device, uint64_t launched_ns)
+static void write_log(const struct fault_kind *kind, uint32_t device, uint64_t stall_ns)
 {
 	struct table *table = &process.table;
-	uint64_t stall_ns = launched_ns + kind->stall_until * 100000ULL;
 
 	if (process_open_table())
 		return;
@@ -124,25 +134,28 @@ static void publish(const struct fault_kind *kind)
 void fault_raise(enum fault fault, uint32_t machine_device, uint64_t launched_ns)
 {
 	const struct fault_kind *kind;
+	const struct fault_times *times;
 	bool event_first;
 
 	/* These two have no row in the table. */
 	if (fault == FAULT_NONE || fault == FAULT_CUT_OFF)
 		return;
 	kind = &kinds[fault];
-	event_first = kind->event_at <= kind->result_at;
+	/* Which of the two: as good as chance. */
+	times = &kind->times[launched_ns / 1000 % 2];
+	event_first = times->event <= times->result;
 	(void)pthread_mutex_lock(&process.lock);
 	process.stopping = true;
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, kind->log_at);
+	wait_tenths(launched_ns, times->log);
 	(void)pthread_mutex_lock(&process.lock);
-	write_log(kind, machine_device, launched_ns);
+	write_log(kind, machine_device, launched_ns + times->stall_until * 100000ULL);
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, event_first ? kind->event_at : kind->result_at);
+	wait_tenths(launched_ns, event_first ? times->event : times->result);
 	(void)pthread_mutex_lock(&process.lock);
 	announce(kind, machine_device);
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, kind->result_at);
+	wait_tenths(launched_ns, times->result);
 	(void)pthread_mutex_lock(&process.lock);
 	publish(kind);
 	(void)pthread_mutex_unlock(&process.lock);

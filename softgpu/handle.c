@@ -23,6 +23,15 @@
 
 #define GRANULARITY (2ULL << 20)
 
+/* Windows's two kinds and that of fabrics. Bits without a meaning are not looked at (measured). */
+#define OTHER_HANDLES 0xeU
+
+/*
+ * The address that a reservation wishes for was given for 1 GiB and more, and not for 2 MiB. What lies
+ * between was not measured: it is not given here, so that nobody relies on it.
+ */
+#define WISH_BYTES (1ULL << 30)
+
 struct handle {
 	struct handle *next;
 	uint64_t number;
@@ -31,7 +40,8 @@ struct handle {
 	uint8_t *host;
 	uint32_t memory;
 	uint64_t memory_id;
-	unsigned int uses; /* cuMemCreate or import: 1, and 1 for each mapping */
+	unsigned int uses;     /* cuMemCreate or import: 1, and 1 for each mapping */
+	unsigned int unmapped; /* uses to drop once the work that may still touch them has ended */
 	bool released;
 	bool exportable;
 };
@@ -105,7 +115,7 @@ static int check_allocation(const struct cuda_allocation *allocation)
 	if (!allocation || allocation->type != CUDA_MEMORY_PINNED ||
 	    allocation->location.type != CUDA_LOCATION_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (allocation->handle_types & ~(unsigned int)CUDA_HANDLE_POSIX_FD)
+	if (allocation->handle_types & OTHER_HANDLES)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (allocation->location.id < 0 || allocation->location.id >= process.devices)
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -127,7 +137,8 @@ static int create(uint64_t bytes, const struct cuda_allocation *allocation, uint
 	result = process_result(table_new_memory(table, process.client.index, device, TABLE_HANDLE,
 						 bytes, &memory));
 	if (!result) {
-		result = add_handle(memory, allocation->handle_types != 0, ret_handle);
+		result = add_handle(memory, allocation->handle_types & CUDA_HANDLE_POSIX_FD,
+				    ret_handle);
 		if (result)
 			(void)table_drop_hold(table, process.client.index, memory,
 					      table->memories[memory].id);
@@ -152,7 +163,7 @@ SOFT_EXPORT int cuMemGetAllocationGranularity(size_t *bytes,
 SOFT_EXPORT int cuMemCreate(uint64_t *handle, size_t bytes,
 			    const struct cuda_allocation *allocation, unsigned long long flags)
 {
-	int result = process_enter(NEED_INIT);
+	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
 
 	if (!result)
 		result = check_allocation(allocation);
@@ -238,7 +249,7 @@ static int import_handle(int fd, uint64_t *ret_handle)
 		return result;
 	memory = find_exported(fd);
 	if (memory == TABLE_NONE)
-		result = CUDA_ERROR_INVALID_VALUE;
+		result = CUDA_ERROR_UNKNOWN;
 	else
 		result = process_result(table_add_hold(table, process.client.index, memory));
 	if (!result) {
@@ -282,17 +293,18 @@ static bool touches_reservation(uint64_t address, uint64_t bytes)
 }
 
 /* The wanted address is a wish, as with the real driver: when it is taken, another one is given. */
-static int reserve(uint64_t *ret_address, uint64_t bytes, uint64_t wanted)
+static int reserve(uint64_t *ret_address, uint64_t bytes, uint64_t alignment, uint64_t wanted)
 {
 	struct reservation *made = calloc(1, sizeof(*made));
 
 	if (!made)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (wanted && wanted % GRANULARITY == 0 && space_is_free(wanted, bytes) &&
+	if (wanted && bytes >= WISH_BYTES && wanted % GRANULARITY == 0 &&
+	    (alignment == 0 || wanted % alignment == 0) && space_is_free(wanted, bytes) &&
 	    !touches_reservation(wanted, bytes))
 		made->address = wanted;
 	else
-		made->address = space_new_address(bytes);
+		made->address = space_new_address(bytes, alignment);
 	made->bytes = bytes;
 	made->next = reservations;
 	reservations = made;
@@ -303,14 +315,14 @@ static int reserve(uint64_t *ret_address, uint64_t bytes, uint64_t wanted)
 SOFT_EXPORT int cuMemAddressReserve(uint64_t *address, size_t bytes, size_t alignment,
 				    uint64_t wanted, unsigned long long flags)
 {
-	int result = process_enter(NEED_INIT);
+	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
 
 	if (!result &&
 	    (!address || flags || bytes == 0 || bytes % GRANULARITY || bytes > TABLE_DATA_END ||
-	     (alignment & (alignment - 1)) || alignment > GRANULARITY))
+	     (alignment & (alignment - 1)) || alignment > TABLE_DATA_END))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		result = reserve(address, bytes, wanted);
+		result = reserve(address, bytes, alignment, wanted);
 	return process_leave("cuMemAddressReserve", result);
 }
 
@@ -340,8 +352,10 @@ static int map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t numbe
 	struct range range;
 	int result;
 
-	if (!handle || handle->released || offset || bytes != handle->bytes)
+	if (!handle || handle->released)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (offset || bytes != handle->bytes)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (address % GRANULARITY || !is_reserved(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!space_is_free(address, bytes))
@@ -371,12 +385,17 @@ SOFT_EXPORT int cuMemMap(uint64_t address, size_t bytes, size_t offset, uint64_t
 	return process_leave("cuMemMap", result);
 }
 
-/* Whether ADDRESS to ADDRESS + BYTES is made of whole mappings of handles. */
-static bool is_whole(uint64_t address, uint64_t bytes)
+/* Whether ADDRESS to ADDRESS + BYTES is made of whole mappings of handles, or of GAPS too. */
+static bool is_whole(uint64_t address, uint64_t bytes, bool gaps)
 {
 	while (bytes > 0) {
 		const struct range *range = space_at(address);
 
+		if (!range && gaps) {
+			address += GRANULARITY;
+			bytes -= GRANULARITY;
+			continue;
+		}
 		if (!range || range->kind != RANGE_HANDLE || range->address != address ||
 		    range->bytes > bytes)
 			return false;
@@ -386,26 +405,46 @@ static bool is_whole(uint64_t address, uint64_t bytes)
 	return true;
 }
 
-static void unmap(uint64_t address, uint64_t bytes)
+void handle_settle(void)
 {
-	while (bytes > 0) {
-		struct range range = *space_at(address);
+	struct handle *next;
 
-		space_remove(address);
-		drop_use(find_handle(range.handle));
-		address += range.bytes;
-		bytes -= range.bytes;
+	if (!engine_is_idle())
+		return;
+	for (struct handle *one = handles; one; one = next) {
+		next = one->next;
+		for (unsigned int drops = one->unmapped; drops > 0; drops--) {
+			one->unmapped--;
+			drop_use(one);
+		}
 	}
 }
 
+static void unmap(uint64_t address, uint64_t bytes)
+{
+	while (bytes > 0) {
+		const struct range *range = space_at(address);
+		struct handle *handle = range ? find_handle(range->handle) : NULL;
+		uint64_t some = range ? range->bytes : GRANULARITY;
+
+		if (handle) {
+			handle->unmapped++;
+			space_remove(address);
+		}
+		address += some;
+		bytes -= some;
+	}
+	handle_settle();
+}
+
+/* Does not wait (measured): work that is under way faults at what is gone. */
 SOFT_EXPORT int cuMemUnmap(uint64_t address, size_t bytes)
 {
 	int result = process_enter(NEED_INIT);
 
-	if (!result && (bytes == 0 || !is_whole(address, bytes)))
+	if (!result && (bytes == 0 || (address | bytes) % GRANULARITY ||
+			!is_reserved(address, bytes) || !is_whole(address, bytes, true)))
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		result = engine_wait_process();
 	if (!result)
 		unmap(address, bytes);
 	return process_leave("cuMemUnmap", result);
@@ -415,7 +454,7 @@ static int set_access(uint64_t address, uint64_t bytes, const struct cuda_access
 {
 	if (access->location.type != CUDA_LOCATION_DEVICE || access->location.id < 0 ||
 	    access->location.id >= process.devices)
-		return CUDA_ERROR_INVALID_DEVICE;
+		return CUDA_ERROR_INVALID_VALUE;
 	if (access->flags != CUDA_ACCESS_NONE && access->flags != CUDA_ACCESS_READ &&
 	    access->flags != CUDA_ACCESS_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -434,7 +473,7 @@ SOFT_EXPORT int cuMemSetAccess(uint64_t address, size_t bytes,
 {
 	int result = process_enter(NEED_INIT);
 
-	if (!result && (!access || count == 0 || bytes == 0 || !is_whole(address, bytes)))
+	if (!result && (!access || count == 0 || bytes == 0 || !is_whole(address, bytes, false)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count && !result; i++)
 		result = set_access(address, bytes, &access[i]);

@@ -55,12 +55,28 @@ SOFT_EXPORT int cuIpcGetMemHandle(struct cuda_ipc_memory *handle, uint64_t addre
 	return process_leave("cuIpcGetMemHandle", result);
 }
 
+/* Opened again, memory has the address that it has. */
+static bool open_again(const struct ipc_handle *handle, uint64_t *ret_address)
+{
+	struct range *range;
+
+	for (size_t i = 0; (range = space_number(i)); i++) {
+		if (range->kind != RANGE_IPC || range->memory_id != handle->memory_id ||
+		    range->context != context_current())
+			continue;
+		range->opens++;
+		*ret_address = range->address;
+		return true;
+	}
+	return false;
+}
+
 /* Inside a transaction. */
 static int map_import(const struct ipc_handle *handle, uint64_t *ret_address)
 {
 	const struct table_memory *entry = &process.table.memories[handle->memory];
 	struct range range = {
-		.address = space_new_address(entry->bytes),
+		.address = space_new_address(entry->bytes, 0),
 		.bytes = entry->bytes,
 		.offset = entry->offset,
 		.kind = RANGE_IPC,
@@ -92,12 +108,14 @@ static int import_memory(const struct ipc_handle *handle, uint64_t *ret_address)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (handle->pid == getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (open_again(handle, ret_address))
+		return CUDA_SUCCESS;
 	result = process_open_table();
 	if (result)
 		return result;
 	if (handle->memory >= table->header.memories || !table->memories[handle->memory].used ||
 	    table->memories[handle->memory].id != handle->memory_id)
-		result = CUDA_ERROR_INVALID_VALUE;
+		result = CUDA_ERROR_INVALID_HANDLE;
 	else
 		result =
 			process_result(table_add_hold(table, process.client.index, handle->memory));
@@ -122,22 +140,24 @@ SOFT_EXPORT int cuIpcOpenMemHandle_v2(uint64_t *address, struct cuda_ipc_memory 
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = import_memory(&named, address);
-	return process_leave("cuIpcOpenMemHandle", result);
+	return process_leave("cuIpcOpenMemHandle_v2", result);
 }
 
 SOFT_EXPORT int cuIpcCloseMemHandle(uint64_t address)
 {
 	int result = process_enter(NEED_CONTEXT);
-	const struct range *range;
+	struct range *range;
 
 	if (!result)
 		result = engine_wait_process();
 	if (!result) {
 		range = space_at(address);
-		if (range && range->address == address && range->kind == RANGE_IPC)
-			memory_unmap(address);
-		else
+		if (!range || range->address != address || range->kind != RANGE_IPC)
 			result = CUDA_ERROR_INVALID_VALUE;
+		else if (range->opens > 0)
+			range->opens--;
+		else
+			memory_unmap(address);
 	}
 	return process_leave("cuIpcCloseMemHandle", result);
 }

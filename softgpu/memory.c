@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "engine.h"
@@ -10,6 +12,9 @@
 #include "process.h"
 
 #define LARGE_PAGE (2ULL << 20)
+
+/* The public ones: portable, device map, I/O memory, read only. */
+#define REGISTER_FLAGS 0xfU
 
 uint64_t memory_round(uint64_t bytes)
 {
@@ -24,7 +29,7 @@ static int map_plain(uint32_t memory, struct cuda_context *context, uint64_t *re
 {
 	const struct table_memory *entry = &process.table.memories[memory];
 	struct range range = {
-		.address = space_new_address(entry->bytes),
+		.address = space_new_address(entry->bytes, 0),
 		.bytes = entry->bytes,
 		.offset = entry->offset,
 		.kind = RANGE_PLAIN,
@@ -79,7 +84,7 @@ SOFT_EXPORT int cuMemAlloc_v2(uint64_t *address, size_t bytes)
 
 	if (!result)
 		result = address ? allocate(bytes, address) : CUDA_ERROR_INVALID_VALUE;
-	return process_leave("cuMemAlloc", result);
+	return process_leave("cuMemAlloc_v2", result);
 }
 
 void memory_unmap(uint64_t address)
@@ -121,9 +126,10 @@ void memory_free_of(const struct cuda_context *context)
 	}
 }
 
+/* Needs no current context, as measured; but a current one that is destroyed or lost is in the way. */
 SOFT_EXPORT int cuMemFree_v2(uint64_t address)
 {
-	int result = process_enter(NEED_CONTEXT);
+	int result = process_enter(context_current() ? NEED_CONTEXT : NEED_INIT);
 	const struct range *range;
 
 	if (!result && address) {
@@ -134,29 +140,29 @@ SOFT_EXPORT int cuMemFree_v2(uint64_t address)
 		if (!result)
 			memory_unmap(address);
 	}
-	return process_leave("cuMemFree", result);
+	return process_leave("cuMemFree_v2", result);
 }
 
 SOFT_EXPORT int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	int result = process_enter(NEED_CONTEXT);
-	const struct settings *settings = &process.machine.settings;
-	uint32_t device;
+	uint64_t total;
 	uint64_t used;
+	uint32_t device;
 
-	if (!result && (!free_bytes || !total_bytes))
-		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = process_open_table();
 	if (!result) {
 		device = context_current()->machine_device;
-		used = table_used_bytes(&process.table, device, TABLE_NONE) +
-		       settings->reserved_bytes;
+		used = table_used_bytes(&process.table, device, TABLE_NONE);
 		table_close(&process.table);
-		*total_bytes = settings->memory_bytes[device];
-		*free_bytes = used < *total_bytes ? *total_bytes - used : 0;
+		total = settings_usable_bytes(&process.machine.settings, device);
+		if (total_bytes)
+			*total_bytes = total;
+		if (free_bytes)
+			*free_bytes = used < total ? total - used : 0;
 	}
-	return process_leave("cuMemGetInfo", result);
+	return process_leave("cuMemGetInfo_v2", result);
 }
 
 static int add_host(void *memory, uint64_t bytes, unsigned int access, bool owned)
@@ -186,16 +192,39 @@ static int drop_host(const void *memory, bool owned)
 	if (result)
 		return result;
 	range = space_at((uintptr_t)memory);
+	if (!owned && (!range || range->kind != RANGE_HOST))
+		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	if (!range || range->kind != RANGE_HOST || range->host != memory || range->owned != owned)
-		return owned ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+		return CUDA_ERROR_INVALID_VALUE;
 	forget_host(range);
 	return CUDA_SUCCESS;
+}
+
+/* Whether the program has memory at all pages of the range. */
+static bool is_mapped(void *memory, size_t bytes)
+{
+	unsigned char states[256];
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)memory & ~(page - 1);
+	uintptr_t end = (uintptr_t)memory + bytes;
+
+	while (at < end) {
+		uintptr_t some =
+			end - at < page * sizeof(states) ? end - at : page * sizeof(states);
+
+		if (mincore((void *)at, some, states) < 0 && errno == ENOMEM)
+			return false;
+		at += some;
+	}
+	return true;
 }
 
 SOFT_EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int flags)
 {
 	int result = process_enter(NEED_CONTEXT);
 
+	if (!result && (flags & ~REGISTER_FLAGS || !is_mapped(memory, bytes)))
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = add_host(memory, bytes,
 				  flags & CUDA_HOST_REGISTER_READ_ONLY ? CUDA_ACCESS_READ
@@ -204,7 +233,7 @@ SOFT_EXPORT int cuMemHostRegister_v2(void *memory, size_t bytes, unsigned int fl
 	/* Measured: 43 ms for each GiB. */
 	if (!result)
 		process_delay((unsigned int)(bytes * 43 >> 30));
-	return process_leave("cuMemHostRegister", result);
+	return process_leave("cuMemHostRegister_v2", result);
 }
 
 SOFT_EXPORT int cuMemHostUnregister(void *memory)
@@ -230,7 +259,7 @@ SOFT_EXPORT int cuMemHostGetDevicePointer_v2(uint64_t *address, void *memory, un
 		else
 			result = CUDA_ERROR_INVALID_VALUE;
 	}
-	return process_leave("cuMemHostGetDevicePointer", result);
+	return process_leave("cuMemHostGetDevicePointer_v2", result);
 }
 
 SOFT_EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes)
@@ -238,9 +267,11 @@ SOFT_EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes)
 	int result = process_enter(NEED_CONTEXT);
 	void *made;
 
-	if (!result && (!memory || bytes == 0))
+	if (!result && !memory)
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result) {
+	if (!result && bytes == 0) {
+		*memory = NULL;
+	} else if (!result) {
 		made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 			    0);
 		result = made == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY
@@ -250,14 +281,14 @@ SOFT_EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes)
 		if (!result)
 			*memory = made;
 	}
-	return process_leave("cuMemAllocHost", result);
+	return process_leave("cuMemAllocHost_v2", result);
 }
 
 SOFT_EXPORT int cuMemFreeHost(void *memory)
 {
 	int result = process_enter(NEED_CONTEXT);
 
-	if (!result)
+	if (!result && memory)
 		result = drop_host(memory, true);
 	return process_leave("cuMemFreeHost", result);
 }

@@ -19,6 +19,9 @@ uint64_t memory_round(uint64_t bytes);
 /* Unmaps the plain or IPC range at ADDRESS and drops its hold. No work may be under way. */
 void memory_unmap(uint64_t address);
 
+/* Lets go of unmapped memory with handles, if no work is under way that may still touch it. */
+void handle_settle(void);
+
 /* Frees everything of CONTEXT but memory with handles, which belongs to the process. */
 void memory_free_of(const struct cuda_context *context);
 

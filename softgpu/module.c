@@ -7,6 +7,7 @@
  * Read next: kernels.h, engine.h.
  */
 #include <ctype.h>
+#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +18,15 @@
 #include "process.h"
 #include "stream.h"
 
-#define IMAGE_MAX (64U << 20)
+/* What the compiler in the driver of CUDA 13.0 knows: sm_121, and PTX 9 (CUDA 12: PTX 8). */
+#define NEWEST_TARGET		  121
+#define ptx_version(cuda_version) ((cuda_version) / 1000 - 4)
 
 struct cuda_function {
 	struct cuda_function *next;
 	const struct kernel *kernel; /* NULL: there is no C function of this name */
+	bool loaded;
+	uint64_t loaded_after; /* the order of the work that runs before it is (engine.h) */
 	char name[128];
 	uint8_t parameters[KERNEL_PARAMETERS]; /* as the PTX declares them */
 };
@@ -126,23 +131,54 @@ static void free_module(struct cuda_module *module)
 	free(module);
 }
 
+/* More than the first bytes are only looked at where these are right: IMAGE may be a short text. */
+static bool is_elf(const char *image)
+{
+	return memcmp(image, ELFMAG, SELFMAG) == 0 && image[EI_CLASS] == ELFCLASS64;
+}
+
+/* Whether every block of TEXT is closed. */
+static bool is_complete(const char *text)
+{
+	int open = 0;
+
+	while (*(text = skip_blank(text)) && open >= 0) {
+		open += (*text == '{') - (*text == '}');
+		text++;
+	}
+	return open == 0;
+}
+
+/* The text behind ".version". The bodies of entries are not read: they are not what runs here. */
+static int check_text(const char *text)
+{
+	uint64_t cuda_version = process.machine.settings.cuda_version;
+	const char *target = strstr(text, ".target");
+
+	if (strtoul(skip_blank(text), NULL, 10) > ptx_version(cuda_version))
+		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	if (!target || !is_complete(target))
+		return CUDA_ERROR_INVALID_PTX;
+	target = skip_blank(target + strlen(".target"));
+	if (strncmp(target, "sm_", 3) != 0 || strtoul(target + 3, NULL, 10) > NEWEST_TARGET)
+		return CUDA_ERROR_INVALID_PTX;
+	return CUDA_SUCCESS;
+}
+
 static int check_image(const char *image)
 {
 	const char *text;
 
 	if (!image)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (memcmp(image,
-		   "\x7f"
-		   "ELF",
-		   4) == 0) {
+	if (is_elf(image)) {
 		machine_say("cubin images cannot be run here: give cuModuleLoadData PTX text");
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	}
 	text = skip_blank(image);
 	if (strncmp(text, ".version", 8) != 0)
 		return CUDA_ERROR_INVALID_IMAGE;
-	return strstr(text, ".target") ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+	return check_text(text + 8);
 }
 
 static int load(struct cuda_module **ret_module, const char *image)
@@ -209,7 +245,7 @@ static int get_function(struct cuda_function **ret_function, const struct cuda_m
 {
 	struct cuda_function *one;
 
-	if (!ret_function || !name)
+	if (!ret_function || !name || !*name)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!*find_module(module))
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -218,6 +254,13 @@ static int get_function(struct cuda_function **ret_function, const struct cuda_m
 		one = one->next;
 	if (!one)
 		return CUDA_ERROR_NOT_FOUND;
+	/*
+	 * Measured: a function is loaded when it is first asked for, behind all work of the context. So
+	 * one that is asked for while an endless kernel runs never runs, in no stream.
+	 */
+	if (!one->loaded)
+		one->loaded_after = engine_newest(context_current());
+	one->loaded = true;
 	*ret_function = one;
 	return CUDA_SUCCESS;
 }
@@ -283,6 +326,7 @@ static int launch(const struct cuda_function *function, struct cuda_stream *stre
 	if (result)
 		return result;
 	work.kernel = function->kernel;
+	work.after = function->loaded_after;
 	result = copy_arguments(&work, parameters);
 	if (!result)
 		result = stream_engine(stream, &engine);
@@ -304,8 +348,9 @@ SOFT_EXPORT int cuLaunchKernel(struct cuda_function *function, unsigned int grid
 
 	if (!result && extra)
 		result = CUDA_ERROR_NOT_SUPPORTED;
-	if (!result && (!grid_x || !grid_y || !grid_z || threads == 0 || threads > 1024 ||
-			block_x > 1024 || block_y > 1024 || shared_bytes > 227 * 1024))
+	if (!result && (!grid_x || !grid_y || !grid_z || grid_x > INT32_MAX || grid_y > 65535 ||
+			grid_z > 65535 || threads == 0 || threads > 1024 || block_x > 1024 ||
+			block_y > 1024 || shared_bytes > 227 * 1024))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = launch(function, stream, parameters);

@@ -11,7 +11,7 @@
 #include "common/fd.h"
 #include "export.h"
 
-struct nvml nvml = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct nvml nvml = {.lock = PTHREAD_MUTEX_INITIALIZER, .devices = nvml.handles[0]};
 
 /* See process.c: a child must not inherit a transaction that is open. */
 static void before_fork(void)
@@ -45,9 +45,9 @@ static void hang(void)
 int nvml_enter(void)
 {
 	(void)pthread_mutex_lock(&nvml.lock);
-	if (nvml.uses == 0)
+	if (nvml.uses == 0 || nvml.pid != getpid())
 		return NVML_ERROR_UNINITIALIZED;
-	if (nvml.pid != getpid() || machine_refresh(&nvml.machine) != MACHINE_OK)
+	if (machine_refresh(&nvml.machine) != MACHINE_OK)
 		return NVML_ERROR_UNKNOWN;
 	hang();
 	return (int)nvml.machine.settings.nvml_error;
@@ -134,6 +134,7 @@ SOFT_EXPORT int nvmlInitWithFlags(unsigned int flags)
 	if (nvml.uses && nvml.pid != getpid()) {
 		close_devices();
 		nvml.uses = 0;
+		nvml.devices = nvml.handles[nvml.devices == nvml.handles[0]];
 	}
 	if (nvml.uses == 0)
 		result = first_init();

@@ -28,7 +28,9 @@ struct nvml {
 	struct machine machine;
 	struct table table;
 	int fds[SOFT_DEVICES_MAX + 1];
-	struct nvml_device devices[SOFT_DEVICES_MAX];
+	struct nvml_device handles[2][SOFT_DEVICES_MAX];
+	/* One of the two arrays: handles of the parent are none in a forked child. */
+	struct nvml_device *devices;
 };
 
 extern struct nvml nvml;

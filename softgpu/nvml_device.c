@@ -86,13 +86,20 @@ static void fill_pci(uint32_t index, struct nvml_pci *pci)
 		       place.bus & 0xff, place.device & 0xff);
 }
 
+static bool is_bus_id(const char *text)
+{
+	unsigned int part;
+
+	return sscanf(text, "%x:%x:%x", &part, &part, &part) == 3;
+}
+
 SOFT_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, struct nvml_device **device)
 {
 	int result = nvml_enter();
 	uint32_t index = 0;
 	struct nvml_pci pci;
 
-	if (!result && (!bus_id || !device))
+	if (!result && (!bus_id || !device || !is_bus_id(bus_id)))
 		result = NVML_ERROR_INVALID_ARGUMENT;
 	if (!result) {
 		for (; index < nvml.machine.settings.devices; index++) {
@@ -250,7 +257,7 @@ SOFT_EXPORT int nvmlDeviceGetMemoryInfo_v2(struct nvml_device *device,
 	if (!result && !memory)
 		result = NVML_ERROR_INVALID_ARGUMENT;
 	if (!result && memory->version != NVML_VERSION(struct nvml_memory_v2, 2))
-		result = NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+		result = NVML_ERROR_FUNCTION_NOT_FOUND;
 	if (!result)
 		result = read_memory(device, memory);
 	return nvml_leave(result);
@@ -285,7 +292,20 @@ static uint32_t pid_here(const struct table_client *client)
 	return client->pid != client->inner_pid && own_depth() == 1 ? (uint32_t)client->pid : 0;
 }
 
-/* A process is listed when it had a context there, or holds memory. Inside a transaction. */
+/*
+ * Memory that a context did not need is used, but nobody is listed for it: cuInit alone, cuMemCreate. And
+ * of a dead process, dev/nvidia-uvm alone keeps the memory, but not the name.
+ */
+static bool is_listed(uint32_t device, uint32_t client)
+{
+	const struct table_client *entry = &nvml.table.clients[client];
+
+	return entry->used && entry->contexts & 1ULL << device &&
+	       (table_range_is_locked(nvml.fds[0], client, 1) ||
+		table_range_is_locked(nvml.fds[device + 1], client, 1));
+}
+
+/* Inside a transaction. */
 static int list(uint32_t device, unsigned int *count, struct nvml_process *processes)
 {
 	const struct table *table = &nvml.table;
@@ -294,7 +314,7 @@ static int list(uint32_t device, unsigned int *count, struct nvml_process *proce
 
 	for (uint32_t i = 0; i < table->header.clients; i++) {
 		const struct table_client *client = &table->clients[i];
-		uint64_t bytes = client->used ? table_used_bytes(table, device, i) : 0;
+		uint64_t bytes = is_listed(device, i) ? table_used_bytes(table, device, i) : 0;
 		uint32_t pid = bytes ? pid_here(client) : 0;
 
 		if (!pid)
@@ -339,7 +359,7 @@ SOFT_EXPORT int nvmlDeviceGetFieldValues(struct nvml_device *device, int count,
 	for (int i = 0; i < count && !result; i++) {
 		values[i].timestamp_us = (int64_t)(now_ns() / 1000);
 		values[i].latency_us = 0;
-		values[i].result = NVML_ERROR_NOT_SUPPORTED;
+		values[i].result = NVML_ERROR_INVALID_ARGUMENT;
 		if (values[i].field != NVML_FIELD_RECOVERY_ACTION)
 			continue;
 		values[i].result = NVML_SUCCESS;

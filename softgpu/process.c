@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,19 @@ void process_delay_in_turn(unsigned int milliseconds)
 		(void)fcntl(fd, F_OFD_SETLK, &turn);
 }
 
+bool process_others_live(void)
+{
+	bool others = false;
+
+	if (!process.machine.settings.delays || process_open_table())
+		return false;
+	for (uint32_t i = 0; i < process.table.header.clients; i++)
+		others = others || (process.table.clients[i].used &&
+				    !(process.pid && i == process.client.index));
+	table_close(&process.table);
+	return others;
+}
+
 /* The first one that finds its GPU lost also plays the kernel driver, which logs the loss. */
 static void log_loss(uint32_t device)
 {
@@ -135,8 +149,6 @@ static int check_context(void)
 
 	if (!context)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	if (context->destroyed)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (process.machine.settings.lost == context->machine_device) {
 		log_loss(context->machine_device);
 		return CUDA_ERROR_UNKNOWN;
@@ -153,6 +165,9 @@ static int check_need(int need)
 	if (machine_refresh(&process.machine) != MACHINE_OK)
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	hang();
+	/* Measured: a context that was reset after the fault is destroyed first, and faulted second. */
+	if (need & NEED_CONTEXT && context_current() && context_current()->destroyed)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (process.sticky && !(need & NEED_EVEN_DEAD))
 		return process.sticky;
 	return need & NEED_CONTEXT ? check_context() : CUDA_SUCCESS;
@@ -164,23 +179,36 @@ int process_enter(int need)
 	return check_need(need);
 }
 
+/* The call that finds the fault is named in the log; those after it are only said to be in vain. */
 int process_leave(const char *function, int result)
 {
 	const char *name = NULL;
+	bool known = process.sticky_is_known;
 	bool sticky = process.sticky && process.sticky == result;
 	char text[160];
+
+	process.sticky_is_known = known || sticky;
 
 	(void)pthread_mutex_unlock(&process.lock);
 	if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ||
 	    (process.pid && process.pid != getpid()))
 		return result;
+	if (sticky && known) {
+		process_log(CUDA_LOG_ERROR, "Sticky error detected");
+		return result;
+	}
 	(void)cuGetErrorName(result, &name);
 	(void)snprintf(text, sizeof(text), "Returning %d (%s) from %s", result,
 		       name ? name : "unknown", function);
 	process_log(CUDA_LOG_ERROR, text);
-	if (sticky)
-		process_log(CUDA_LOG_ERROR, "Sticky error detected");
 	return result;
+}
+
+void process_crash(const char *what)
+{
+	machine_say("%s: the real driver crashes here, and so does this one", what);
+	(void)signal(SIGSEGV, SIG_DFL);
+	(void)raise(SIGSEGV);
 }
 
 /* Loads what CUDA_INJECTION64_PATH names and calls its entry point, as the real driver does. */
@@ -212,9 +240,9 @@ static int join(void)
 	process.devices =
 		visible_devices(getenv("CUDA_VISIBLE_DEVICES"),
 				(uint32_t)process.machine.settings.devices, process.device_index);
-	if (process.devices == 0)
-		return CUDA_ERROR_NO_DEVICE;
-	process_delay(100);
+	if (process.devices <= 0)
+		return process.devices < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE;
+	process_delay(process_others_live() ? 33 : 100);
 	result = process_open_table();
 	if (result)
 		return result;

@@ -34,6 +34,7 @@ struct process {
 	pthread_cond_t changed; /* a stream made progress, or a fault */
 	pid_t pid;		/* that called cuInit; 0 before */
 	int sticky;		/* CUresult of the fault, or 0 */
+	bool sticky_is_known;	/* a call has returned it */
 	bool stopping;		/* a fault happened: no more work runs, `sticky` follows */
 	struct machine machine;
 	struct table table;
@@ -65,6 +66,12 @@ void process_delay(unsigned int milliseconds);
 
 /* The same for what one process of the machine does at a time: making a context. */
 void process_delay_in_turn(unsigned int milliseconds);
+
+/* With measured delays: whether another process has CUDA up, which makes cuInit quicker. */
+bool process_others_live(void);
+
+/* Ends the process as the real driver's SIGSEGV does. WHAT says what the program did wrong. */
+void process_crash(const char *what);
 
 /* Tells all registered log callbacks (errors.c). The lock is not held. */
 void process_log(int level, const char *text);

@@ -70,6 +70,13 @@ void settings_init(struct settings *settings)
 		settings->memory_bytes[i] = 143771 * MIB;
 }
 
+uint64_t settings_usable_bytes(const struct settings *settings, uint32_t device)
+{
+	uint64_t bytes = settings->memory_bytes[device];
+
+	return settings->reserved_bytes < bytes ? bytes - settings->reserved_bytes : 0;
+}
+
 /* A decimal number up to MAX and nothing else. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *ret_value)
 {

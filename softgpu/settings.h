@@ -38,6 +38,9 @@ struct settings {
 
 void settings_init(struct settings *settings);
 
+/* What CUDA calls the total: the memory of DEVICE without what is reserved. */
+uint64_t settings_usable_bytes(const struct settings *settings, uint32_t device);
+
 /*
  * Changes SETTINGS by TEXT (which ends with a zero byte and is used up). Returns 0, or -EINVAL with a
  * reason in WHY; SETTINGS is then untouched.

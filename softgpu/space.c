@@ -20,10 +20,13 @@ static struct {
 	uint64_t next_address;
 } space = {.next_address = FIRST_ADDRESS};
 
-uint64_t space_new_address(uint64_t bytes)
+uint64_t space_new_address(uint64_t bytes, uint64_t alignment)
 {
-	uint64_t address = space.next_address;
+	uint64_t address;
 
+	if (alignment > ADDRESS_ALIGN)
+		space.next_address = (space.next_address + alignment - 1) & ~(alignment - 1);
+	address = space.next_address;
 	space.next_address += (bytes + 2 * ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
 	return address;
 }

@@ -5,7 +5,8 @@
  * Runs in: a process that uses CUDA; space_span() and what follows it in a stream's thread without the
  * lock, the rest with it. Device addresses are numbers of their own, not addresses of the process: only
  * here are they turned into pointers, after a check, so a bad address is found and never a SIGSEGV.
- * Invariant: ranges do not overlap and are sorted. A range is only removed when no work is under way.
+ * Invariant: ranges do not overlap and are sorted. A range of cuMemMap can be removed while work is under
+ * way, which then faults; its host memory stays until that work has ended. Other ranges wait for it.
  * Read next: memory.h, fault.h.
  */
 #ifndef SOFTGPU_SPACE_H
@@ -35,13 +36,14 @@ struct range {
 	unsigned int access; /* enum cuda_access */
 	uint32_t memory;     /* RANGE_PLAIN, RANGE_IPC: in the table */
 	uint64_t memory_id;
-	uint64_t handle; /* RANGE_HANDLE */
-	bool owned;	 /* RANGE_HOST: from cuMemAllocHost */
+	uint64_t handle;    /* RANGE_HANDLE */
+	unsigned int opens; /* RANGE_IPC: opened once more than this */
+	bool owned;	    /* RANGE_HOST: from cuMemAllocHost */
 	struct cuda_context *context;
 };
 
-/* Addresses nobody has used yet, aligned to 2 MiB. */
-uint64_t space_new_address(uint64_t bytes);
+/* Addresses nobody has used yet, aligned to 2 MiB, or to ALIGNMENT (a power of two) if that is more. */
+uint64_t space_new_address(uint64_t bytes, uint64_t alignment);
 
 /* Whether anything is mapped between ADDRESS and ADDRESS + BYTES. */
 bool space_is_free(uint64_t address, uint64_t bytes);

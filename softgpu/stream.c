@@ -149,7 +149,7 @@ SOFT_EXPORT int cuStreamDestroy_v2(struct cuda_stream *stream)
 			release_engine(stream->context, stream->engine);
 		free(stream);
 	}
-	return process_leave("cuStreamDestroy", result);
+	return process_leave("cuStreamDestroy_v2", result);
 }
 
 SOFT_EXPORT int cuStreamSynchronize(struct cuda_stream *stream)
@@ -198,7 +198,8 @@ SOFT_EXPORT int cuEventCreate(struct cuda_event **event, unsigned int flags)
 	int result = process_enter(NEED_CONTEXT);
 	struct cuda_event *made = NULL;
 
-	if (!result && (!event || flags > 7))
+	if (!result && (!event || flags > 7 ||
+			(flags & CUDA_EVENT_INTERPROCESS && !(flags & CUDA_EVENT_DISABLE_TIMING))))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result) {
 		made = calloc(1, sizeof(*made));
@@ -227,7 +228,7 @@ SOFT_EXPORT int cuEventDestroy_v2(struct cuda_event *event)
 			result = CUDA_ERROR_INVALID_HANDLE;
 		}
 	}
-	return process_leave("cuEventDestroy", result);
+	return process_leave("cuEventDestroy_v2", result);
 }
 
 static int record(struct cuda_event *event, struct cuda_stream *stream)
@@ -287,10 +288,8 @@ SOFT_EXPORT int cuEventSynchronize(struct cuda_event *event)
 static int elapsed(float *milliseconds, const struct cuda_event *start,
 		   const struct cuda_event *end)
 {
-	if (!milliseconds)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!*find_event(start) || !*find_event(end) || !start->ticket || !end->ticket ||
-	    (start->flags | end->flags) & CUDA_EVENT_DISABLE_TIMING)
+	if (!milliseconds || !*find_event(start) || !*find_event(end) || !start->ticket ||
+	    !end->ticket || (start->flags | end->flags) & CUDA_EVENT_DISABLE_TIMING)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!start->reached || !end->reached)
 		return CUDA_ERROR_NOT_READY;

@@ -51,12 +51,12 @@ static int find_uuid(const char *entry, size_t length, uint32_t devices)
 
 static int find_device(const char *entry, size_t length, uint32_t devices)
 {
-	char *end;
 	unsigned long number;
 
+	/* What follows the digits is not looked at: "0x" names device 0. */
 	if (length > 0 && isdigit((unsigned char)*entry)) {
-		number = strtoul(entry, &end, 10);
-		return end == entry + length && number < devices ? (int)number : -1;
+		number = strtoul(entry, NULL, 10);
+		return number < devices ? (int)number : -1;
 	}
 	return find_uuid(entry, length, devices);
 }
@@ -81,7 +81,7 @@ int visible_devices(const char *list, uint32_t devices, uint32_t *index)
 			return count;
 		for (int i = 0; i < count; i++) {
 			if (index[i] == (uint32_t)device)
-				return 0;
+				return -1;
 		}
 		index[count++] = (uint32_t)device;
 		list += length;

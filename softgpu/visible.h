@@ -4,8 +4,8 @@
  * by which devices are known.
  *
  * Runs in: cuInit and NVML. Allocates nothing.
- * Invariant: the first entry that names no device ends the list, and a device that is named twice
- * empties it, as with the real driver.
+ * Invariant: the first entry that names no device ends the list, and a device that is named twice makes
+ * the whole list wrong, as with the real driver.
  */
 #ifndef SOFTGPU_VISIBLE_H
 #define SOFTGPU_VISIBLE_H
@@ -14,7 +14,8 @@
 
 #define VISIBLE_NAME "Emulated H200 (softgpu)"
 
-/* LIST may be NULL: all are visible. INDEX gets the machine's numbers. Returns how many. */
+/* LIST may be NULL: all are visible. INDEX gets the machine's numbers. Returns how many,
+ * or -1 for a list with a device in it twice. */
 int visible_devices(const char *list, uint32_t devices, uint32_t *index);
 
 /* The 16 bytes of the UUID of DEVICE, and its text form "GPU-..." (41 bytes with the zero). */

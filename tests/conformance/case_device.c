@@ -44,9 +44,10 @@ static void error_texts(const void *argument)
 	fact("unknown_name_result", CU(cuGetErrorName, 12345, &text));
 	fact_text("unknown_name", "%s", text ? text : "null");
 	fact("unknown_string_result", CU(cuGetErrorString, 12345, &text));
-	fact("null_result", CU(cuGetErrorName, 0, NULL));
 	fact("success_name_result", CU(cuGetErrorName, 0, &text));
 	fact_text("success_name", "%s", text);
+	/* At last, since it can end the case. */
+	fact("null_result", CU(cuGetErrorName, 0, NULL));
 }
 
 static void proc_address(const void *argument)
@@ -90,9 +91,10 @@ static void devices(const void *argument)
 	fact_yes("name_begins_nvidia", strncmp(text, "NVIDIA ", 7) == 0);
 	fact("name_cut", CU(cuDeviceGetName, text, 4, 0));
 	fact_text("name_cut_text", "%s", text);
-	fact("name_no_room", CU(cuDeviceGetName, text, 0, 0));
 	fact("name_null", CU(cuDeviceGetName, NULL, 10, 0));
 	fact("name_of_none", CU(cuDeviceGetName, text, sizeof(text), 77));
+	/* At last, since it can end the case. */
+	fact("name_no_room", CU(cuDeviceGetName, text, 0, 0));
 }
 
 /* Letters and digits as A and 9, to compare the form alone. */

@@ -69,10 +69,19 @@ static void events(const void *argument)
 	fact("destroy_null", CU(cuEventDestroy_v2, NULL));
 }
 
-/* A kernel that runs until the host writes a word that both see. */
+static int launch_one(struct cuda_function *function, struct cuda_stream *stream)
+{
+	return CU(cuLaunchKernel, function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+}
+
+/*
+ * A kernel that runs until the host writes a word that both see. The other kernel is asked for before:
+ * case `order` does it later.
+ */
 static void spinning(const void *argument)
 {
 	struct session session;
+	struct cuda_function *nop;
 	struct cuda_stream *stream = NULL;
 	struct cuda_stream *other = NULL;
 	uint64_t stop = 0;
@@ -81,6 +90,7 @@ static void spinning(const void *argument)
 
 	(void)argument;
 	session_begin(&session);
+	nop = session_function(&session, "nop");
 	(void)CU(cuMemAllocHost_v2, &word, 4096);
 	*(volatile uint32_t *)word = 0;
 	(void)CU(cuMemHostGetDevicePointer_v2, &stop, word, 0);
@@ -88,7 +98,7 @@ static void spinning(const void *argument)
 	(void)CU(cuStreamCreate, &other, CUDA_STREAM_NON_BLOCKING);
 	fact("launch", session_launch(&session, "spin", stream, parameters));
 	fact("query", CU(cuStreamQuery, stream));
-	fact("other_launch", session_launch(&session, "nop", other, NULL));
+	fact("other_launch", launch_one(nop, other));
 	fact("other_sync", CU(cuStreamSynchronize, other));
 	fact("query_other", CU(cuStreamQuery, other));
 	*(volatile uint32_t *)word = 1;
@@ -168,7 +178,10 @@ static void *address_of_word(struct session *session, uint64_t *ret_device)
 	return word;
 }
 
-/* Which streams wait for which: a kernel in the default stream and in blocking ones. */
+/*
+ * Which streams wait for which: a kernel in the default stream and in blocking ones. The other kernel is
+ * asked for while the first one runs, and is then loaded behind it, as was seen on hardware.
+ */
 static void order(const void *argument)
 {
 	struct session session;
@@ -188,7 +201,7 @@ static void order(const void *argument)
 	(void)session_launch(&session, "nop", blocking, NULL);
 	(void)session_launch(&session, "nop", free_running, NULL);
 	/* What does not wait for the spinning kernel is done soon. */
-	for (int i = 0; i < 100 && CU(cuStreamQuery, free_running) != 0; i++)
+	for (int i = 0; i < 10 && CU(cuStreamQuery, free_running) != 0; i++)
 		suite_sleep_ms(20);
 	fact("default_spins", CU(cuStreamQuery, NULL));
 	fact("blocking_waits", CU(cuStreamQuery, blocking));

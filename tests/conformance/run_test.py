@@ -28,13 +28,12 @@ class Compare(unittest.TestCase):
         return path
 
     def run_with(self, soft, real=None):
-        """Runs the comparison with a program that prints SOFT, against a recorded REAL."""
+        """Runs the comparison with a program that prints SOFT, against a recorded REAL or nothing."""
         facts = self.write("facts", soft)
         program = self.write("program", f"#!/bin/sh\ncat {facts}\n")
         os.chmod(program, 0o755)
         command = [sys.executable, RUN, "--program", program, "--explained", self.explained]
-        if real is not None:
-            command += ["--compare", self.write("real", real)]
+        command += ["--alone"] if real is None else ["--compare", self.write("real", real)]
         return subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=30, check=False)
 
@@ -78,9 +77,6 @@ class Compare(unittest.TestCase):
 
     def test_a_case_that_hangs(self):
         many = "".join(f"a.x{i} = 0\n" for i in range(2000))
-        recorded = os.path.join(os.path.dirname(RUN), "h200.txt")
-        if os.path.exists(recorded) or os.path.exists("/dev/nvidia0"):
-            self.skipTest("there is another side to compare with")
         self.assertEqual(self.run_with(many).returncode, 0)
         self.assertEqual(self.run_with(many + "a.ended = deadline\n").returncode, 1)
         self.assertEqual(self.run_with("a.x = 0\n").returncode, 1)

@@ -86,7 +86,7 @@ static void reserved_memory_counts_in_version_one(void **state)
 	assert_int_equal(first.free, second.free);
 	second.version = 1;
 	assert_int_equal(nvmlDeviceGetMemoryInfo_v2(device, &second),
-			 NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+			 NVML_ERROR_FUNCTION_NOT_FOUND);
 	assert_int_equal(nvmlShutdown(), 0);
 }
 
@@ -149,7 +149,7 @@ static void errors_and_recovery_action(void **state)
 	assert_int_equal(nvmlDeviceGetFieldValues(device, 2, fields), 0);
 	assert_int_equal(fields[0].result, 0);
 	assert_int_equal(fields[0].value.u, NVML_RECOVERY_NODE_REBOOT);
-	assert_int_equal(fields[1].result, NVML_ERROR_NOT_SUPPORTED);
+	assert_int_equal(fields[1].result, NVML_ERROR_INVALID_ARGUMENT);
 	soft_setting("nvml_error=16\n");
 	assert_int_equal(nvmlDeviceGetCount_v2(&count), NVML_ERROR_RESET_REQUIRED);
 	soft_setting("devices=3\n");
@@ -193,22 +193,27 @@ static void lost_gpu_is_lost_for_all(void **state)
 
 static int child_of_nvml(void *argument)
 {
-	unsigned int count;
+	struct nvml_device *own;
+	unsigned int number;
 
-	(void)argument;
-	NEED(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNKNOWN);
+	NEED(nvmlDeviceGetCount_v2(&number), NVML_ERROR_UNINITIALIZED);
 	NEED(nvmlInit_v2(), 0);
-	NEED(nvmlDeviceGetCount_v2(&count), 0);
+	NEED(nvmlDeviceGetCount_v2(&number), 0);
+	NEED(nvmlDeviceGetIndex(argument, &number), NVML_ERROR_INVALID_ARGUMENT);
+	NEED(nvmlDeviceGetHandleByIndex_v2(0, &own), 0);
+	NEED(nvmlDeviceGetIndex(own, &number), 0);
 	return 0;
 }
 
 static void forked_child_begins_again(void **state)
 {
+	struct nvml_device *device;
 	unsigned int count;
 
 	(void)state;
 	assert_int_equal(nvmlInit_v2(), 0);
-	assert_int_equal(child_run(child_of_nvml, NULL), 0);
+	assert_int_equal(nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+	assert_int_equal(child_run(child_of_nvml, device), 0);
 	assert_int_equal(nvmlDeviceGetCount_v2(&count), 0);
 	assert_int_equal(nvmlShutdown(), 0);
 }
@@ -224,7 +229,7 @@ static int see_devices(void *argument)
 	NEED(setenv("CUDA_VISIBLE_DEVICES", wanted[0], 1), 0);
 	result = cuInit(0);
 	if (!wanted[1])
-		return result == CUDA_ERROR_NO_DEVICE ? 0 : 1;
+		return result == CUDA_ERROR_NO_DEVICE ? 0 : result;
 	OK(result);
 	OK(cuDeviceGetCount(&count));
 	for (int i = 0; i < count; i++) {
@@ -242,17 +247,19 @@ static void visible_devices_are_honoured(void **state)
 		{"1,9,2", "0000:00:07.0"},
 		{"-1"},
 		{""},
-		{"0,0"},
-		{"1x"},
+		{"1x", "0000:00:07.0"},
+		{"x1"},
 		{"GPU-50f76175-6e76-4070-8000-000000000001,0", "0000:00:07.0", "0000:00:06.0"},
 		{"GPU-50f762", "0000:00:08.0"},
 		{"GPU-50f7"},
 		{"GPU-00000000", NULL},
 	};
+	static const char *twice[] = {"0,0", NULL};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		assert_int_equal(child_run(see_devices, lists[i]), 0);
+	assert_int_equal(child_run(see_devices, twice), CUDA_ERROR_INVALID_DEVICE);
 }
 
 int main(void)
