@@ -167,7 +167,9 @@ struct gw_isolated {
 struct gw_isolate_options {
 	size_t size;	       /* sizeof(struct gw_isolate_options) */
 	uint64_t shared_bytes; /* size of the shared region; 0 = 4096 */
-	uint64_t deadline_ns;  /* per attempt; 0 = none. A process that is late is killed */
+	/* Per attempt; 0 = none. A process that is late is killed; one that does not end within ten
+	 * seconds of it (a driver that hangs) is left, said so in `text`, and not tried again. */
+	uint64_t deadline_ns;
 	uint32_t max_attempts; /* fresh processes to try; 0 = 3 */
 	uint32_t reserved;
 	void *argument; /* handed to the function */

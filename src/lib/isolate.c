@@ -53,8 +53,11 @@
 #include "lib/forkable.h"
 
 #define SHARED_BYTES_DEFAULT 4096U
-#define ATTEMPTS_DEFAULT     3U
-#define NS_PER_SECOND	     1000000000U
+/* SIGKILL ends a process in milliseconds, unless it is stuck in the kernel. */
+#define KILL_DEADLINE_NS 10000000000ULL
+
+#define ATTEMPTS_DEFAULT 3U
+#define NS_PER_SECOND	 1000000000U
 
 /* How the child leaves when its function is not to blame. Nobody reads it. */
 #define EXIT_ABANDONED 125
@@ -76,6 +79,7 @@ struct attempt {
 	int pidfd;
 	pid_t pid;
 	struct gw_exit exit;
+	bool stuck; /* SIGKILL does not end it */
 };
 
 static uint64_t shared_size(uint64_t bytes)
@@ -281,6 +285,18 @@ static void describe_death(struct gw_exit *exit, const siginfo_t *info)
 		       info->si_code == CLD_DUMPED ? ", core dumped" : "");
 }
 
+/* Blocked in the driver, most likely. It stays a child of this process, and ends when the driver does. */
+static void describe_stuck(struct gw_exit *exit)
+{
+	exit->end = GW_END_DEADLINE;
+	exit->source = GW_SOURCE_DEADLINE;
+	exit->gone_ns = GW_UNKNOWN;
+	(void)snprintf(exit->text, sizeof(exit->text),
+		       "was killed at its deadline and does not end: it is blocked in the driver "
+		       "or another part of the kernel, see /proc/%d/stack",
+		       exit->pid);
+}
+
 /*
  * Waits for the child's end, kills it when it is late, and reaps it. What the function returned comes
  * first: a process that dies on its way out, or is late only there, has done its work.
@@ -293,11 +309,16 @@ static void finish_child(struct attempt *attempt)
 	int value;
 	int reaped;
 
+	attempt->stuck = false;
 	exit->noticed_ns = now_ns();
 	exit->source = GW_SOURCE_DEATH;
 	if (late) {
 		(void)syscall(SYS_pidfd_send_signal, attempt->pidfd, SIGKILL, NULL, 0);
-		(void)await_end(attempt->pidfd, GW_FOREVER);
+		attempt->stuck = !await_end(attempt->pidfd, now_ns() + KILL_DEADLINE_NS);
+	}
+	if (attempt->stuck) {
+		describe_stuck(exit);
+		return;
 	}
 	do
 		reaped = waitid(P_PIDFD, (id_t)attempt->pidfd, &info, WEXITED);
@@ -356,7 +377,7 @@ static int run_attempts(int (*function)(const struct gw_isolated *run), struct a
 
 		if (result < 0)
 			return result;
-		if (!has_crashed(&attempt->exit) || attempt->number + 1 == most)
+		if (!has_crashed(&attempt->exit) || attempt->stuck || attempt->number + 1 == most)
 			return 0;
 		if (options->on_attempt)
 			options->on_attempt(&attempt->exit, attempt->number, options->argument);
