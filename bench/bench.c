@@ -9,12 +9,16 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PIN_ENV "GPUWARD_BENCH_PIN"
 
@@ -124,6 +128,35 @@ void *bench_share(size_t bytes)
 	if (memory == MAP_FAILED)
 		bench_die("mmap: %s", strerror(errno));
 	return memory;
+}
+
+void bench_unshare(void *memory, size_t bytes)
+{
+	(void)munmap(memory, bytes);
+}
+
+bool bench_fork_peer(pid_t *ret_peer)
+{
+	pid_t host = getpid();
+	pid_t peer = bench_os(fork(), "fork");
+
+	if (peer > 0) {
+		*ret_peer = peer;
+		return false;
+	}
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != host)
+		_exit(0);
+	bench_pin(BENCH_PEER);
+	return true;
+}
+
+void bench_end_peer(pid_t peer)
+{
+	if (peer <= 0)
+		return;
+	(void)kill(peer, SIGKILL);
+	(void)waitpid(peer, NULL, 0);
 }
 
 uint64_t bench_now_ns(void)

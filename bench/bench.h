@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <gpuward.h>
 
@@ -51,6 +52,12 @@ int bench_os(int result, const char *what);
 
 /* Memory shared with the children that are forked later, zeroed. */
 void *bench_share(size_t bytes);
+void bench_unshare(void *memory, size_t bytes);
+
+/* Forks a peer that lives no longer than this process. True in the peer, which must not return from
+ * main(). The host ends it by its pid. */
+bool bench_fork_peer(pid_t *ret_peer);
+void bench_end_peer(pid_t peer);
 
 /* Now on CLOCK_MONOTONIC, in nanoseconds. */
 uint64_t bench_now_ns(void);
@@ -80,7 +87,7 @@ void payload_fill(void *input, uint64_t bytes, uint64_t seed);
 void payload_work(void *output, const void *input, uint64_t bytes);
 void payload_check(const void *output, uint64_t bytes, uint64_t seed);
 
-/* A pool without a GPU, with one worker and SPIN_NS; ends the program if there is none. */
+/* A pool without a GPU, with WORKERS workers and SPIN_NS; ends the program if there is none. */
 struct gw_pool *bench_pool(uint32_t workers, uint64_t spin_ns, uint32_t queue_depth);
 
 #endif

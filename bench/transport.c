@@ -2,24 +2,20 @@
 /*
  * The transports; see transport.h. Each is as short as its users would write it.
  *
- * Runs in: roundtrip.c and its peers. Peers end when their descriptor does, or by SIGKILL from the
- * host, which knows their pid; PR_SET_PDEATHSIG is for a host that was killed.
+ * Runs in: roundtrip.c and its peers. What a pipe or a socket does for a message it does here; nothing is
+ * tuned but the room in the kernel, which every user of large messages raises.
  */
 #include "transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #ifdef BENCH_ZMQ
@@ -31,31 +27,6 @@
 #define SPIN_NS	   20000U
 #define NO_LIMIT   UINT64_MAX
 #define PACKET_MAX 65536U
-
-/* True in the peer. */
-static bool fork_peer(pid_t *ret_peer)
-{
-	pid_t host = getpid();
-	pid_t peer = bench_os(fork(), "fork");
-
-	if (peer > 0) {
-		*ret_peer = peer;
-		return false;
-	}
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != host)
-		_exit(0);
-	bench_pin(BENCH_PEER);
-	return true;
-}
-
-static void end_peer(pid_t peer)
-{
-	if (peer <= 0)
-		return;
-	(void)kill(peer, SIGKILL);
-	(void)waitpid(peer, NULL, 0);
-}
 
 static void *new_buffer(uint64_t bytes)
 {
@@ -133,7 +104,7 @@ static void *futex_open(const struct transport *transport, uint64_t bytes)
 	pair->shared = bench_share(sizeof(struct shared) + 2 * bytes);
 	pair->bytes = bytes;
 	pair->spin_ns = transport->spin_ns;
-	if (fork_peer(&pair->peer))
+	if (bench_fork_peer(&pair->peer))
 		futex_serve(pair);
 	return pair;
 }
@@ -153,8 +124,8 @@ static void futex_close(void *state)
 {
 	struct futex_pair *pair = state;
 
-	end_peer(pair->peer);
-	(void)munmap(pair->shared, sizeof(struct shared) + 2 * pair->bytes);
+	bench_end_peer(pair->peer);
+	bench_unshare(pair->shared, sizeof(struct shared) + 2 * pair->bytes);
 	free(pair);
 }
 
@@ -205,7 +176,7 @@ _Noreturn static void stream_serve(const struct stream *stream)
 
 static void stream_start(struct stream *stream, const int peer_fds[2])
 {
-	if (fork_peer(&stream->peer)) {
+	if (bench_fork_peer(&stream->peer)) {
 		stream->in = peer_fds[0];
 		stream->out = peer_fds[1];
 		stream_serve(stream);
@@ -282,7 +253,7 @@ static void stream_close(void *state)
 {
 	struct stream *stream = state;
 
-	end_peer(stream->peer);
+	bench_end_peer(stream->peer);
 	(void)close(stream->in);
 	if (stream->out != stream->in)
 		(void)close(stream->out);
@@ -350,7 +321,7 @@ static void *queue_open(const struct transport *transport, uint64_t bytes)
 	(void)snprintf(address, sizeof(address), "ipc://@gpuward-bench-%d-%u", (int)getpid(),
 		       number++);
 	queue->bytes = bytes;
-	if (fork_peer(&queue->peer)) {
+	if (bench_fork_peer(&queue->peer)) {
 		queue_connect(queue, address, false);
 		queue_serve(queue);
 	}
@@ -377,7 +348,7 @@ static void queue_close(void *state)
 
 	(void)zmq_close(queue->socket);
 	(void)zmq_ctx_term(queue->context);
-	end_peer(queue->peer);
+	bench_end_peer(queue->peer);
 	free(queue);
 }
 #endif
