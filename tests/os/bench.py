@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Description: each benchmark runs to its end with tiny counts, prints a row for everything that it measures,
+and leaves no process behind. No time is judged: that is bench/RESULTS.md's part.
+
+usage: bench.py BENCH_FOLDER SOFTGPU_FOLDER
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BENCH, SOFTGPU = sys.argv[1:3]
+TRANSPORTS = ["futex ping-pong", "gpuward", "pipe", "unix STREAM", "futex, spins 20 us", "gpuward, spins 20 us"]
+WAYS = ["gpuward", "gpuward, spins 20 us", "bare ring", "pipe", "unix SEQPACKET", "unix STREAM"]
+KINDS = ["null write", "misaligned write", "shared out of range", "assert", "trap"]
+
+
+class Bench(unittest.TestCase):
+    def run_bench(self, name, *arguments, **environment):
+        done = subprocess.run([os.path.join(BENCH, name), *arguments], env=dict(os.environ, **environment),
+                              text=True, timeout=50, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def rows(self, text, name):
+        """The rows that begin with NAME, as numbers."""
+        found = re.findall(rf"^{re.escape(name)}  +([-0-9].*)$", text, re.MULTILINE)
+        return [[float(word) for word in re.findall(r"\d+(?:\.\d+)?", row)] for row in found]
+
+    def test_roundtrip(self):
+        for place in ("free", "one"):
+            text = self.run_bench("roundtrip", "--rounds", "3", "--trips", "2", "--large-trips", "1",
+                                  "--place", place)
+            for name in TRANSPORTS:
+                rows = self.rows(text, name)
+                self.assertEqual(len(rows), 3, name)
+                for median, least, most, _ in rows:
+                    self.assertTrue(0 < least <= median <= most, name)
+
+    def test_pipeline(self):
+        text = self.run_bench("pipeline", "--rounds", "2", "--tasks", "300", "--window", "64")
+        for name in WAYS:
+            (row,) = self.rows(text, name)
+            median, least, most = row
+            self.assertTrue(0 < least <= median <= most, name)
+
+    def test_idle(self):
+        text = self.run_bench("idle", "--ms", "100")
+        for name in ("host, in poll() and in a wait", "wards", "workers"):
+            self.assertEqual(len(self.rows(text, name)), 1, name)
+        for kib, _ in self.rows(text, "private memory of a ward"):
+            self.assertGreater(kib, 0)
+
+    def test_cold(self):
+        with tempfile.TemporaryDirectory(prefix="gpuward-bench-") as folder:
+            text = self.run_bench("cold", "--repeat", "1", LD_LIBRARY_PATH=SOFTGPU, GPUWARD_SOFT_DIR=folder)
+        for name in KINDS:
+            (row,) = self.rows(text, name)
+            self.assertGreater(row[2], 0, name)
+
+    def test_usage(self):
+        for name in ("roundtrip", "pipeline", "idle", "cold"):
+            for arguments in (["--nonsense", "1"], ["--rounds"], ["--rounds", "x"], ["--repeat", "-1"]):
+                done = subprocess.run([os.path.join(BENCH, name), *arguments], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True, timeout=10, check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("usage: ", done.stderr)
+
+
+unittest.main(argv=sys.argv[:1])
