@@ -236,6 +236,10 @@ static int build(struct gw_pool *pool, struct gw_error *ret_error)
 		if (result == -EFBIG)
 			return err_os(ret_error, EFBIG,
 				      "RLIMIT_FSIZE is too small for total_input_bytes");
+		if (result == -ENOSYS)
+			return err_os(ret_error, ENOSYS,
+				      "memfd_create is missing: gpuward needs Linux 5.4, and a "
+				      "container must not filter the call");
 		if (result < 0)
 			return err_os(ret_error, -result, "cannot set up a pool");
 	}

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/err.h"
@@ -66,6 +65,7 @@ static int send_open(struct gw_pool *pool, struct gw_error *ret_error)
 	cleanup_free struct wire_open *open_message = calloc(1, sizeof(*open_message));
 	cleanup_fd int host = -1;
 	cleanup_fd int program = -1;
+	struct procref self;
 	int fds[4] = {pool->input_fd, pool->page_fd, -1, -1};
 	int result;
 
@@ -74,9 +74,10 @@ static int send_open(struct gw_pool *pool, struct gw_error *ret_error)
 	result = fill_open(pool, open_message, ret_error);
 	if (result < 0)
 		return result;
-	host = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	if (host < 0)
-		return err_os(ret_error, errno, "cannot refer to this process by a pidfd");
+	result = procref_open(&self, getpid(), ret_error);
+	if (result < 0)
+		return result;
+	host = self.pidfd;
 	fds[2] = host;
 	if (!pool->options.command) {
 		program = open("/proc/self/exe", O_PATH | O_CLOEXEC);
