@@ -147,6 +147,16 @@ static void expect_command_refused(const char *program, int code, const char *wo
 	expect_refusal(&options, code, words, more);
 }
 
+/* It starts a process of its own, which is one too many where processes are limited. */
+static void no_leak_search(void)
+{
+	const char *before = getenv("ASAN_OPTIONS");
+	char options[512];
+
+	(void)snprintf(options, sizeof(options), "%s:detect_leaks=0", before ? before : "");
+	(void)setenv("ASAN_OPTIONS", options, 1);
+}
+
 /* Runs the body NAME of the table `bodies` in a fresh process, where a failure of cmocka's ends the process
  * and not a test. */
 static void in_child(const char *name)
@@ -159,6 +169,7 @@ static void in_child(const char *name)
 
 	assert_true(child >= 0);
 	if (child == 0) {
+		no_leak_search();
 		(void)execl("/proc/self/exe", "test-bad_input", name, (char *)NULL);
 		_exit(1);
 	}
@@ -414,6 +425,37 @@ static void few_descriptors_are_named(void **state)
 	in_child("few-descriptors");
 }
 
+/* The host is full when its worker is replaced: the new one is given back, a few times, and the tasks end
+ * with the reason. Nothing spins, and the pool closes as ever. */
+static void a_full_host_ends_its_tasks(void **state)
+{
+	struct rlimit before, full;
+	struct gw_worker_info info;
+	struct gw_outcome outcome = {0};
+	struct gw_error error = {0};
+	struct gw_pool *pool;
+	struct gw_task *task;
+
+	(void)state;
+	pool = open_pool();
+	assert_int_equal(gw_pool_worker(pool, 0, &info), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	full = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &full), 0);
+	world_kill(info.pid);
+	assert_int_equal(gw_task_start(pool, "empty", NULL, NULL, &task, NULL), 0);
+	assert_int_equal(gw_task_wait(task, 10000 * MS, &outcome, NULL), 1);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	print_message("%s\n", outcome.message);
+	assert_int_equal(outcome.kind, GW_LOST);
+	assert_non_null(strstr(outcome.message, "the host cannot use worker 0"));
+	assert_non_null(strstr(outcome.message, "ulimit -n"));
+	gw_task_free(task);
+	assert_int_equal(gw_task_new(pool, "empty", NULL, &task, &error), GW_EPOOLFAILED);
+	expect_text(&error, "ulimit -n");
+	gw_pool_close(pool);
+}
+
 static void open_with_few_processes(void)
 {
 	struct gw_pool_options options = small();
@@ -500,13 +542,59 @@ static void a_full_shm_does_not_matter(void **state)
 	in_child("full-shm");
 }
 
+static void open_without_pidfd_open(void)
+{
+	struct gw_pool_options options = small();
+
+	expect_refusal(&options, -ENOSYS, "pidfd_open is missing", "Linux 5.4");
+}
+
+static void open_without_memfd_create(void)
+{
+	struct gw_pool_options options = small();
+
+	expect_refusal(&options, -ENOSYS, "memfd_create is missing", "Linux 5.4");
+}
+
+/* Runs the body NAME on a kernel without CALL. */
+static void without_call(const char *call, const char *name)
+{
+	char self[256] = "";
+	int status;
+	pid_t child;
+
+	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+	(void)fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		(void)execl(TEST_WITHOUT, "without", call, self, name, (char *)NULL);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+static void a_kernel_that_is_too_old_is_named(void **state)
+{
+	(void)state;
+	without_call("pidfd_open", "without-pidfd_open");
+	without_call("memfd_create", "without-memfd_create");
+}
+
 static const struct {
 	const char *name;
 	void (*body)(void);
 } bodies[] = {
-	{"device-as-nobody", open_device_as_nobody}, {"few-descriptors", open_with_few_descriptors},
-	{"few-processes", open_with_few_processes},  {"small-files", open_with_small_files},
-	{"little-memory", open_with_little_memory},  {"full-shm", open_with_full_shm},
+	{"without-pidfd_open", open_without_pidfd_open},
+	{"without-memfd_create", open_without_memfd_create},
+	{"device-as-nobody", open_device_as_nobody},
+	{"few-descriptors", open_with_few_descriptors},
+	{"few-processes", open_with_few_processes},
+	{"small-files", open_with_small_files},
+	{"little-memory", open_with_little_memory},
+	{"full-shm", open_with_full_shm},
 };
 
 static int run_body(const char *name)
@@ -532,10 +620,12 @@ int main(int argc, char **argv)
 		world_test(a_device_that_does_not_exist_is_named),
 		world_test(devices_without_permission_are_named),
 		world_test(few_descriptors_are_named),
+		world_test(a_full_host_ends_its_tasks),
 		world_test(few_processes_are_named),
 		world_test(small_files_are_named),
 		world_test(little_memory_is_named),
 		world_test(a_full_shm_does_not_matter),
+		world_test(a_kernel_that_is_too_old_is_named),
 	};
 
 	if (gw_is_worker())
