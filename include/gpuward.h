@@ -330,9 +330,10 @@ template <class type> inline type gw_options_of()
  * Runs in: the calling thread, for at most start_deadline_ns times max_start_failures. The host may
  * have threads and CUDA of its own.
  * Owns: the caller owns *RET_POOL and ends it with gw_pool_close().
- * Returns 0; -EINVAL bad options; -ENOENT or -EACCES the worker's program is missing or not
- *   executable; -ENODEV a device does not exist; GW_EVERSION; GW_EDRIVER; GW_EPOOLFAILED no worker became ready;
- *   -EAGAIN, -EMFILE, -ENOMEM a limit of the system.
+ * Returns 0; -EINVAL bad options; -ENOENT, -EACCES or -ENOEXEC the worker's program is missing, not
+ *   executable, or no program; -ENODEV a device does not exist; -EACCES it may not be used; GW_EVERSION;
+ *   GW_EDRIVER; GW_EPOOLFAILED or -ETIMEDOUT no worker became ready; GW_EWARDLOST the ward died;
+ *   -EAGAIN, -EMFILE, -ENOMEM, -EFBIG a limit of the system; -ENOSYS the kernel lacks a call.
  */
 GW_PUBLIC int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *options,
 			   struct gw_error *ret_error);
