@@ -134,7 +134,7 @@ static void free_module(struct cuda_module *module)
 /* More than the first bytes are only looked at where these are right: IMAGE may be a short text. */
 static bool is_elf(const char *image)
 {
-	return memcmp(image, ELFMAG, SELFMAG) == 0 && image[EI_CLASS] == ELFCLASS64;
+	return strncmp(image, ELFMAG, SELFMAG) == 0 && image[EI_CLASS] == ELFCLASS64;
 }
 
 /* Whether every block of TEXT is closed. */

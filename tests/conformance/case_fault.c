@@ -34,6 +34,15 @@ static int launch_bad(const struct session *session, const struct bad_kernel *ba
 	return session_launch(session, bad->entry, stream, all[bad->arguments]);
 }
 
+/* What is queued behind it is not known to be bad for a while, on a busy machine too. */
+static void launch_delay(const struct session *session, struct cuda_stream *stream)
+{
+	uint64_t ns = 200000000;
+	void *busy[] = {&ns};
+
+	(void)session_launch(session, "busy", stream, busy);
+}
+
 static void what_works_of_memory(uint64_t address)
 {
 	struct cuda_allocation allocation = suite_exportable();
@@ -254,6 +263,7 @@ static void find_a_fault(int socket, const void *argument)
 	(void)CU(cuMemAlloc_v2, &address, MIB);
 	(void)CU(cuStreamCreate, &stream, 0);
 	(void)CU(cuEventCreate, &event, 0);
+	launch_delay(&session, stream);
 	(void)launch_bad(&session, &null_kernel, address, stream);
 	(void)CU(cuEventRecord, event, stream);
 	fact(found->name, find(found->finder, &session, stream, event, address));
@@ -328,6 +338,7 @@ static void streams_beside(const void *argument)
 	(void)CU(cuMemsetD8_v2, address, 0, MIB);
 	(void)CU(cuStreamCreate, &first, CUDA_STREAM_NON_BLOCKING);
 	(void)CU(cuStreamCreate, &second, CUDA_STREAM_NON_BLOCKING);
+	launch_delay(&session, first);
 	fact("bad_launch", launch_bad(&session, &null_kernel, 0, first));
 	fact("good_launch", session_launch(&session, "add1", second, add));
 	fact("bad_sync", CU(cuStreamSynchronize, first));

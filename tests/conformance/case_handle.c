@@ -200,6 +200,8 @@ static void map(const void *argument)
 	fact("unmap_half", CU(cuMemUnmap, address, MIB));
 	fact("release_mapped", CU(cuMemRelease, handle));
 	fact("memset_released", CU(cuMemsetD8_v2, address, 2, PIECE));
+	/* cuMemUnmap does not wait, and emulation is slower. */
+	(void)CU(cuCtxSynchronize);
 	fact("unmap", CU(cuMemUnmap, address, PIECE));
 	fact("unmap_twice", CU(cuMemUnmap, address, PIECE));
 	fact("memset_unmapped", CU(cuMemsetD8_v2, address, 2, 16));
