@@ -64,12 +64,11 @@ int err_os(struct gw_error *error, int number, const char *format, ...)
 	return -number;
 }
 
-int err_own(struct gw_error *error, int code, const char *format, ...)
+void err_own_fill(struct gw_error *error, int code, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
 	(void)fill(error, code, GW_DOMAIN_GPUWARD, 0, format, arguments);
 	va_end(arguments);
-	return code;
 }

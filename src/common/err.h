@@ -20,8 +20,10 @@ int err_set(struct gw_error *error, int code, enum gw_domain domain, int64_t nat
 int err_os(struct gw_error *error, int number, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* A failure of gpuward's own rules, with no native number. Returns CODE. */
-int err_own(struct gw_error *error, int code, const char *format, ...)
+/* A failure of gpuward's own rules, with no native number. Returns CODE: as a value that compiler and
+ * analysers can see, so that they know which way the caller goes. */
+#define err_own(error, code, ...) (err_own_fill(error, code, __VA_ARGS__), (code))
+void err_own_fill(struct gw_error *error, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 #endif

@@ -64,10 +64,10 @@ static int connect_worker(struct gw_pool *pool, const struct wire_up *up, int fd
 static void worker_is_up(struct gw_pool *pool, const struct wire_up *up, int fds[WIRE_FDS_MAX])
 {
 	struct slot *slot = &pool->slots[up->slot];
-	struct link *link;
+	struct link *link = NULL;
 	int result = connect_worker(pool, up, fds, &link);
 
-	if (result < 0) {
+	if (!link) {
 		give_back(pool, up, fds[2], result);
 		return;
 	}

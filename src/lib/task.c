@@ -230,7 +230,7 @@ int gw_task_start(struct gw_pool *pool, const char *function, const void *input,
 		  const struct gw_task_options *options, struct gw_task **ret_task,
 		  struct gw_error *ret_error)
 {
-	struct gw_task *task;
+	struct gw_task *task = NULL;
 	int result;
 
 	uint64_t bytes = options ? options->input_bytes : 0;
@@ -238,7 +238,7 @@ int gw_task_start(struct gw_pool *pool, const char *function, const void *input,
 	if (!ret_task || (bytes > 0 && !input))
 		return err_own(ret_error, -EINVAL, "gw_task_start: a parameter is NULL");
 	result = gw_task_new(pool, function, options, &task, ret_error);
-	if (result < 0)
+	if (!task)
 		return result;
 	if (bytes > 0)
 		memcpy(task->pool->input + task->input_offset, input, bytes);
@@ -382,6 +382,18 @@ static bool cancel_quietly(struct gw_task *task)
 	return true;
 }
 
+/* Ends a task whose worker has begun it, if KILL is true. Returns 1 when it is cancelled. */
+static int cancel_running(struct gw_task *task, bool kill)
+{
+	struct gw_pool *pool = task->pool;
+
+	if (task->state == TASK_IN_FLIGHT && kill)
+		kill_worker_of(task);
+	while (kill && task->state != TASK_ENDED)
+		wait_change(pool, GW_FOREVER);
+	return task->state == TASK_ENDED && task->outcome.kind == GW_CANCELLED;
+}
+
 int gw_task_cancel(struct gw_task *task, bool kill, struct gw_error *ret_error)
 {
 	struct gw_pool *pool;
@@ -397,12 +409,8 @@ int gw_task_cancel(struct gw_task *task, bool kill, struct gw_error *ret_error)
 	wait_step(pool);
 	if (task->state != TASK_ENDED && cancel_quietly(task))
 		result = 1;
-	else if (task->state == TASK_IN_FLIGHT && kill)
-		kill_worker_of(task);
-	while (result == 0 && kill && task->state != TASK_ENDED)
-		wait_change(pool, GW_FOREVER);
-	if (task->state == TASK_ENDED && task->outcome.kind == GW_CANCELLED)
-		result = 1;
+	else
+		result = cancel_running(task, kill);
 	dispatch_all(pool);
 	(void)pthread_mutex_unlock(&pool->lock);
 	return result;

@@ -232,7 +232,7 @@ static bool climb(struct rung *rung, enum subject_end (*subject)(void), unsigned
 {
 	int pipes[4]; /* listener's number: [0] <- [1]; go: [2] <- [3] */
 	struct run run;
-	bool refused;
+	bool refused = false;
 	const char *fault;
 	int listener;
 
