@@ -117,6 +117,11 @@ static int take_option(struct drill_options *options, int option, const char *va
 		return take_kinds(options, value) ? CLI_OK
 						  : usage("--kinds: unknown kind in", value);
 	case 'j':
+		if (!drill_has_json()) {
+			(void)fprintf(stderr, "gpuward drill: --json: this build has no jansson; "
+					      "install libjansson-dev and build again\n");
+			return CLI_FAILED;
+		}
 		options->json = true;
 		return CLI_OK;
 	default:
@@ -261,14 +266,17 @@ static bool all_worked(const struct drill *drill)
 
 static int show(const struct drill *drill)
 {
-	if (!drill->options.json) {
+	int result = 0;
+
+	if (drill->options.json)
+		result = drill_json(drill);
+	else
 		drill_print(drill);
+	if (fflush(stdout) != 0 || ferror(stdout))
+		result = errno ? -errno : -EIO;
+	if (result == 0)
 		return CLI_OK;
-	}
-	if (drill_json(drill) == 0)
-		return CLI_OK;
-	(void)fprintf(stderr, "gpuward drill: --json: this build has no jansson; install "
-			      "libjansson-dev and build again\n");
+	(void)fprintf(stderr, "gpuward drill: cannot print the results: %s\n", strerror(-result));
 	return CLI_FAILED;
 }
 
@@ -289,7 +297,8 @@ int command_drill(int argc, char **argv)
 	probe_close(&drill.probe);
 	if (result < 0) {
 		(void)fprintf(stderr, "gpuward drill: %s\n", error.msg);
-		return strstr(error.msg, "does not answer") ? CLI_NO_ANSWER : CLI_FAILED;
+		return error.code == GW_EDRIVER && error.native == ETIMEDOUT ? CLI_NO_ANSWER
+									     : CLI_FAILED;
 	}
 	result = show(&drill);
 	return result == CLI_OK && !all_worked(&drill) ? CLI_FAILED : result;

@@ -102,7 +102,9 @@ int drill_crash_run(struct drill *drill, struct gw_error *ret_error);
 int drill_release_run(struct drill *drill, struct gw_error *ret_error);
 
 void drill_print(const struct drill *drill);
-/* Returns 0, or -ENOSYS in a build without jansson. */
+/* Whether this build has jansson; without it drill_json() returns -ENOSYS. */
+bool drill_has_json(void);
+/* Returns 0 or -errno. */
 int drill_json(const struct drill *drill);
 
 /* Bytes in use on the device, or GW_UNKNOWN. A hung driver ends the drill: the probe's error tells. */
@@ -113,5 +115,8 @@ uint64_t drill_median(uint64_t *values, size_t count);
 
 const char *drill_way_name(enum drill_way way);
 const char *drill_source_name(uint32_t source);
+
+/* drill_chart.c: a bar for each fault, and for the same by hand, on one scale of time. */
+void drill_chart(const struct drill *drill);
 
 #endif

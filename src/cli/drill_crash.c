@@ -4,15 +4,13 @@
  * one.
  *
  * Runs in: command line, the host of the pool. A bad task is submitted with a good one behind it; the
- * worker leaves the time of the launch in a file, since it does not come back. While the pool recovers,
+ * worker leaves the time of the launch in shared memory, since it does not come back. While the pool recovers,
  * NVML is asked again and again whether it still charges memory to the old process.
  */
 #include "cli/drill.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,9 +24,11 @@
 #define SAMPLE_NS	 1000000ULL
 #define RUN_DEADLINE_NS	 60000000000ULL
 
-/* The file with the stamps. */
+/* Memory with the stamps. It has no name in any folder, so nothing is left of it if the drill is killed:
+ * a worker opens it as a descriptor of this process. */
 struct stamp_file {
 	char path[256];
+	int fd;
 	struct drill_stamps *stamps;
 };
 
@@ -41,21 +41,16 @@ struct crash_run {
 
 static int stamps_open(struct stamp_file *file, struct gw_error *ret_error)
 {
-	const char *folder = getenv("TMPDIR");
-	cleanup_fd int fd = -1;
 	void *stamps;
 
-	(void)snprintf(file->path, sizeof(file->path), "%.200s/gpuward-drill-XXXXXX",
-		       folder && *folder ? folder : "/tmp");
-	fd = mkostemp(file->path, O_CLOEXEC);
-	if (fd < 0)
-		return err_os(ret_error, errno, "cannot make %.200s", file->path);
-	if (ftruncate(fd, sizeof(*file->stamps)) < 0)
-		return err_os(ret_error, errno, "cannot write %.200s", file->path);
-	stamps = mmap(NULL, sizeof(*file->stamps), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	file->fd = fd_new_memory("gpuward-drill", sizeof(*file->stamps));
+	if (file->fd < 0)
+		return err_os(ret_error, -file->fd, "cannot make memory for the drill's times");
+	stamps = mmap(NULL, sizeof(*file->stamps), PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, 0);
 	if (stamps == MAP_FAILED)
-		return err_os(ret_error, errno, "cannot map %.200s", file->path);
+		return err_os(ret_error, errno, "cannot map the drill's times");
 	file->stamps = stamps;
+	(void)snprintf(file->path, sizeof(file->path), "/proc/%d/fd/%d", getpid(), file->fd);
 	return 0;
 }
 
@@ -63,8 +58,7 @@ static void stamps_close(struct stamp_file *file)
 {
 	if (file->stamps)
 		(void)munmap(file->stamps, sizeof(*file->stamps));
-	if (file->path[0])
-		(void)unlink(file->path);
+	fd_closep(&file->fd);
 }
 
 /* 1 listed, 0 not listed, -1 not known. */
@@ -89,12 +83,15 @@ static void watch_recovery(struct drill *drill, struct gw_task *good, int32_t pi
 	uint64_t deadline = now_ns() + RUN_DEADLINE_NS;
 	struct gw_outcome outcome;
 	bool done = false;
+	int ended = 0;
 
-	run->at_ns[MARK_BACK] = GW_UNKNOWN;
-	while (!done || (listed && run->at_ns[MARK_BACK] == GW_UNKNOWN)) {
+	run->at_ns[MARK_BACK] = run->at_ns[MARK_GOOD] = GW_UNKNOWN;
+	while (ended >= 0 && drill->probe.socket >= 0 &&
+	       (!done || (listed && run->at_ns[MARK_BACK] == GW_UNKNOWN))) {
 		if (listed && run->at_ns[MARK_BACK] == GW_UNKNOWN && is_listed(drill, pid) == 0)
 			run->at_ns[MARK_BACK] = now_ns();
-		if (gw_task_wait(good, SAMPLE_NS, &outcome, NULL) == 1 && !done) {
+		ended = gw_task_wait(good, SAMPLE_NS, &outcome, NULL);
+		if (ended == 1 && !done) {
 			done = true;
 			run->ok = outcome.kind == GW_DONE;
 			run->at_ns[MARK_GOOD] = outcome.ended_ns;
@@ -129,7 +126,7 @@ static void read_story(struct gw_task *task, struct crash_run *run)
 	struct gw_exit exit;
 
 	run->at_ns[MARK_NOTICED] = run->at_ns[MARK_GONE] = GW_UNKNOWN;
-	run->cuda = 0;
+	run->cuda = -1;
 	if (gw_task_attempt(task, 0, &exit) < 0)
 		return;
 	run->at_ns[MARK_NOTICED] = exit.noticed_ns;
@@ -216,7 +213,6 @@ static int compare(struct drill *drill, struct drill_crash *crash)
 	(void)snprintf(progress, sizeof(progress), "%s, by hand", drill_kinds[crash->kind].text);
 	out_progress(progress);
 	result = run_bare(drill, crash->kind, true, &bare, &crash->error);
-
 	if (result < 0)
 		return result;
 	crash->reset_result = bare.reset_result;
@@ -257,7 +253,7 @@ static int run_kind(struct drill *drill, struct gw_pool *pool, const struct stam
 
 static int run_kinds(struct drill *drill, struct gw_pool *pool, struct gw_error *ret_error)
 {
-	struct stamp_file file = {0};
+	struct stamp_file file = {.fd = -1};
 	int result = stamps_open(&file, ret_error);
 
 	for (int kind = 0; result == 0 && kind < DRILL_KINDS; kind++) {

@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "cli/out.h"
+#include "cli/soft.h"
 #include "gpu/nodes.h"
-
-#define CHART_WIDTH 60
 
 const char *drill_way_name(enum drill_way way)
 {
@@ -55,6 +54,13 @@ static void cell_ms(struct out_table *table, size_t column, uint64_t ns)
 		out_cell(table, column, "%.1f", (double)ns / 1e6);
 }
 
+static void cell_ok(struct out_table *table, size_t column, bool ok)
+{
+	out_cell(table, column, "%s", ok ? "yes" : "NO");
+	if (!ok)
+		out_mark(table);
+}
+
 static void print_head(const struct drill *drill)
 {
 	const char *emulated = nodes_emulated() ? ", emulated" : "";
@@ -63,7 +69,9 @@ static void print_head(const struct drill *drill)
 		     drill->device.name[0] ? drill->device.name : "unknown", emulated,
 		     drill->driver.driver[0] ? drill->driver.driver : "unknown");
 	if (nodes_emulated())
-		(void)printf("(an emulated GPU: its times are imitations of measured ones)\n");
+		(void)printf("(an emulated GPU, %s)\n",
+			     soft_is_measured() ? "with delays as measured on an H200"
+						: "without the delays of a real one");
 }
 
 static void print_crash_table(const struct drill *drill)
@@ -89,66 +97,9 @@ static void print_crash_table(const struct drill *drill)
 		cell_ms(&table, 6, crash->after_ns[MARK_GOOD]);
 		cell_ms(&table, 7, crash->cold_ns);
 		out_cell(&table, 8, "says %d, then %d", crash->reset_result, crash->reset_next);
-		out_cell(&table, 9, "%s", crash->ok ? "yes" : "NO");
+		cell_ok(&table, 9, crash->ok);
 	}
 	out_print(&table);
-}
-
-static uint64_t longest(const struct drill *drill)
-{
-	uint64_t most = 1;
-
-	for (size_t i = 0; i < drill->n_crash; i++) {
-		const struct drill_crash *crash = &drill->crash[i];
-
-		if (crash->after_ns[MARK_GOOD] != GW_UNKNOWN && crash->after_ns[MARK_GOOD] > most)
-			most = crash->after_ns[MARK_GOOD];
-		if (crash->cold_ns != GW_UNKNOWN && crash->cold_ns > most)
-			most = crash->cold_ns;
-	}
-	return most;
-}
-
-static int place_of(uint64_t ns, uint64_t most)
-{
-	return (int)(ns * (CHART_WIDTH - 1) / most);
-}
-
-/* One line: a bar up to the next good kernel, with the moments on it. */
-static void print_bar(const char *name, const uint64_t *after_ns, uint64_t end_ns, uint64_t most)
-{
-	static const char letters[DRILL_MARKS] = {'|', 'n', 'x', 'm', 'G'};
-	char line[CHART_WIDTH + 1];
-	int end = end_ns == GW_UNKNOWN ? 0 : place_of(end_ns, most);
-
-	memset(line, ' ', CHART_WIDTH);
-	memset(line, out_has_utf8() ? '.' : '.', (size_t)end);
-	for (int mark = 0; after_ns && mark < DRILL_MARKS; mark++) {
-		if (after_ns[mark] != GW_UNKNOWN && after_ns[mark] <= most)
-			line[place_of(after_ns[mark], most)] = letters[mark];
-	}
-	if (!after_ns)
-		line[end] = 'G';
-	line[0] = '|';
-	line[CHART_WIDTH] = '\0';
-	(void)printf("  %-12s %s\n", name, line);
-}
-
-static void print_chart(const struct drill *drill)
-{
-	uint64_t most = longest(drill);
-
-	(void)printf("\n| launched  n noticed  x old process gone  m its memory back  G next good "
-		     "kernel; %d columns are %.0f ms\n",
-		     CHART_WIDTH, (double)most / 1e6);
-	for (size_t i = 0; i < drill->n_crash; i++) {
-		const struct drill_crash *crash = &drill->crash[i];
-
-		print_bar(drill_kinds[crash->kind].name, crash->after_ns,
-			  crash->after_ns[MARK_GOOD], most);
-		if (crash->cold_ns != GW_UNKNOWN)
-			print_bar("   by hand", NULL, crash->cold_ns, most);
-	}
 }
 
 static void print_crash(const struct drill *drill)
@@ -156,7 +107,7 @@ static void print_crash(const struct drill *drill)
 	(void)printf("\nFaults (milliseconds after the launch, median of %u)\n\n",
 		     drill->options.repeat);
 	print_crash_table(drill);
-	print_chart(drill);
+	drill_chart(drill);
 	(void)printf(
 		"\nBY HAND: without gpuward, a program alone on the GPU that waits for CUDA's error, exits, is "
 		"waited for and started again.\nRESET: what cuDevicePrimaryCtxReset says in "
@@ -205,7 +156,7 @@ static void print_release(const struct drill *drill)
 		cell_ms(&table, 2, release->gone_ns);
 		cell_ms(&table, 3, release->back_ns);
 		print_ghost(release, &table);
-		out_cell(&table, 6, "%s", release->ok ? "yes" : "NO");
+		cell_ok(&table, 6, release->ok);
 	}
 	out_print(&table);
 	(void)printf(

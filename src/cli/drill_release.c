@@ -98,7 +98,6 @@ static int start_holder(struct drill *drill, enum drill_way way, struct holder *
 
 	holder->before_bytes = drill_used(drill);
 	result = spawn_holder(drill, way, holder, ret_error);
-
 	if (result < 0)
 		return result;
 	if (receive_hello(holder, &hello) < 0)
@@ -143,9 +142,9 @@ static bool is_back(const struct holder *holder, uint64_t used, uint64_t bytes)
 /* Watches process and memory until both are gone, or only the process where it leaves a ghost. Each look
  * at the memory is a question to NVML, so nothing else sets the pace. */
 static void watch_end(struct drill *drill, struct holder *holder, struct drill_release *release,
-		      bool ghost)
+		      uint64_t told, bool ghost)
 {
-	uint64_t told = now_ns(), deadline = told + END_DEADLINE_NS;
+	uint64_t deadline = told + END_DEADLINE_NS;
 	struct procref_end end;
 
 	release->gone_ns = release->back_ns = GW_UNKNOWN;
@@ -222,8 +221,11 @@ static int run_once(struct drill *drill, struct drill_release *release)
 	int result = start_holder(drill, release->way, &holder, &release->error);
 
 	if (result == 0) {
+		/* Before the order: the process can be gone before this one runs again. */
+		uint64_t told = now_ns();
+
 		tell_holder(&holder, release->way);
-		watch_end(drill, &holder, release, ghost);
+		watch_end(drill, &holder, release, told, ghost);
 		if (ghost)
 			end_ghost(drill, &holder, release);
 		release->ok = release->gone_ns != GW_UNKNOWN &&

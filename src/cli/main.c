@@ -66,6 +66,8 @@ static int run_command(int argc, char **argv)
 {
 	const struct command *command = find_command(argv[0]);
 
+	if (strcmp(argv[0], "--") == 0)
+		return usage("a program is run with --soft only; unexpected", "--");
 	if (!command)
 		return usage("unknown command", argv[0]);
 	return command->run(argc, argv);
@@ -74,10 +76,10 @@ static int run_command(int argc, char **argv)
 /* On the emulated GPU everything runs in a child: a driver is found by the environment at a start. */
 static int run_soft(int argc, char **argv)
 {
-	if (strcmp(argv[0], "--") == 0 && argc > 1)
-		return soft_run_program(argv + 1);
+	if (strcmp(argv[0], "--") == 0)
+		return argc > 1 ? soft_run_program(argv + 1) : usage("no program after", "--");
 	if (!find_command(argv[0]))
-		return usage("unknown command", argv[0]);
+		return usage("a program needs '--' before it; unknown command", argv[0]);
 	return soft_run_self(argc, argv);
 }
 

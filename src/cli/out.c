@@ -29,6 +29,12 @@ void out_cell(struct out_table *table, size_t column, const char *format, ...)
 	va_end(arguments);
 }
 
+void out_mark(struct out_table *table)
+{
+	if (table->n_rows > 0)
+		table->marked[table->n_rows - 1] = true;
+}
+
 #ifdef HAVE_SMARTCOLS
 
 static bool fill(struct libscols_table *to, const struct out_table *table)
@@ -44,7 +50,7 @@ static bool fill(struct libscols_table *to, const struct out_table *table)
 
 		for (size_t c = 0; line && c < table->n_columns; c++)
 			(void)scols_line_set_data(line, c, table->cells[r][c]);
-		if (!line)
+		if (!line || (table->marked[r] && scols_line_set_color(line, "red") != 0))
 			return false;
 	}
 	return true;
@@ -57,6 +63,7 @@ void out_print(const struct out_table *table)
 	if (to && fill(to, table)) {
 		/* As wide as it is, also in a pipe or a narrow terminal. */
 		(void)scols_table_enable_nowrap(to, 1);
+		(void)scols_table_enable_colors(to, out_has_colour());
 		(void)scols_print_table(to);
 	}
 	scols_unref_table(to);
@@ -92,9 +99,12 @@ void out_print(const struct out_table *table)
 		print_cell(table, c, table->columns[c].name);
 	(void)putchar('\n');
 	for (size_t r = 0; r < table->n_rows; r++) {
+		bool red = table->marked[r] && out_has_colour();
+
+		(void)fputs(red ? "\033[31m" : "", stdout);
 		for (size_t c = 0; c < table->n_columns; c++)
 			print_cell(table, c, table->cells[r][c]);
-		(void)putchar('\n');
+		(void)puts(red ? "\033[0m" : "");
 	}
 }
 

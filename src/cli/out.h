@@ -23,6 +23,7 @@ struct out_table {
 	const struct out_column *columns;
 	size_t n_columns;
 	size_t n_rows;
+	bool marked[OUT_ROWS_MAX];
 	char cells[OUT_ROWS_MAX][OUT_COLUMNS_MAX][OUT_CELL_MAX];
 };
 
@@ -30,6 +31,9 @@ struct out_table {
 void out_row(struct out_table *table);
 void out_cell(struct out_table *table, size_t column, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Marks the last row as bad: red, where colour may be used. */
+void out_mark(struct out_table *table);
 
 /* Prints it to standard output. */
 void out_print(const struct out_table *table);

@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -20,12 +22,33 @@
 
 #define INSIDE_ENV "GPUWARD_SOFT_INSIDE"
 
+/* How long what the program leaves behind is waited for: it still uses the folder. */
+#define ORPHANS_NS 3000000000ULL
+
 /* A machine of our own behaves, in time too, as the one that was measured. */
 static const char own_settings[] = "# An H200, as measured.\ndelays=measured\n";
 
 bool soft_is_inside(void)
 {
 	return getenv(INSIDE_ENV) != NULL;
+}
+
+bool soft_is_measured(void)
+{
+	const char *folder = getenv(SOFT_DIR_ENV);
+	char path[PATH_MAX], line[256];
+	bool measured = false;
+	FILE *settings;
+
+	(void)snprintf(path, sizeof(path), "%s/settings", folder ? folder : "");
+	settings = folder ? fopen(path, "re") : NULL;
+	while (settings && fgets(line, sizeof(line), settings)) {
+		if (strncmp(line, "delays=", 7) == 0)
+			measured = strncmp(line + 7, "measured", 8) == 0;
+	}
+	if (settings)
+		(void)fclose(settings);
+	return measured;
 }
 
 /* The folder with the emulated driver: beside the program in a build, else where it was installed. */
@@ -58,12 +81,15 @@ static int write_settings(const char *folder)
 
 	(void)snprintf(path, sizeof(path), "%s/settings", folder);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, own_settings, sizeof(own_settings) - 1) < 0)
+	if (fd < 0)
 		return -errno;
+	if (write(fd, own_settings, sizeof(own_settings) - 1) != (ssize_t)sizeof(own_settings) - 1)
+		return -ENOSPC;
 	return 0;
 }
 
-/* Makes a machine's folder and names it in the environment. Returns 0 or -errno. */
+/* Makes a machine's folder and names it in the environment. Returns 0 or -errno; FOLDER is empty where
+ * there is nothing to remove. */
 static int make_machine(char *folder, size_t bytes)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
@@ -72,8 +98,12 @@ static int make_machine(char *folder, size_t bytes)
 	if (!base || access(base, W_OK) != 0)
 		base = "/tmp";
 	(void)snprintf(folder, bytes, "%s/gpuward-soft-XXXXXX", base);
-	if (!mkdtemp(folder))
-		return -errno;
+	if (!mkdtemp(folder)) {
+		int number = errno;
+
+		folder[0] = '\0';
+		return -number;
+	}
 	result = write_settings(folder);
 	if (result == 0 && setenv(SOFT_DIR_ENV, folder, 1) < 0)
 		result = -errno;
@@ -119,30 +149,58 @@ static int set_library_path(void)
 	return 0;
 }
 
-/* What the terminal or a supervisor sends is for the program. Ctrl-C reaches it by itself. */
+/*
+ * What a supervisor sends is for the program. What the terminal sends (Ctrl-C) comes from the kernel, and
+ * has reached the program by itself: both are in the foreground.
+ */
+static void pass_signal(const struct procref *process, int signal_fd)
+{
+	struct signalfd_siginfo info;
+
+	if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
+	    info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL)
+		(void)procref_signal(process, (int)info.ssi_signo);
+}
+
 static int wait_for(const struct procref *process, int signal_fd, struct procref_end *ret_end)
 {
 	struct pollfd fds[] = {{.fd = process->pidfd, .events = POLLIN},
 			       {.fd = signal_fd, .events = POLLIN}};
 
 	for (;;) {
-		struct signalfd_siginfo info;
 		int result = procref_reap(process, ret_end);
 
 		if (result != 0)
 			return result;
 		if (poll(fds, 2, -1) < 0 && errno != EINTR)
 			return -errno;
-		if ((fds[1].revents & POLLIN) &&
-		    read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
-		    info.ssi_signo != SIGINT && info.ssi_signo != SIGQUIT)
-			(void)procref_signal(process, (int)info.ssi_signo);
+		if (fds[1].revents & POLLIN)
+			pass_signal(process, signal_fd);
+	}
+}
+
+/* Reaps what became this process's child because its parent ended: the ward of a drill that was
+ * interrupted, say, which is ending its workers. */
+static void wait_for_orphans(int signal_fd)
+{
+	uint64_t deadline = now_ns() + ORPHANS_NS;
+	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
+	struct signalfd_siginfo info;
+
+	for (;;) {
+		siginfo_t end = {.si_pid = 0};
+		uint64_t now = now_ns();
+
+		if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG) < 0 || now >= deadline)
+			return;
+		if (end.si_pid == 0 && poll(&fd, 1, (int)((deadline - now) / 1000000U) + 1) == 1)
+			(void)!read(signal_fd, &info, sizeof(info));
 	}
 }
 
 static int signals_open(void)
 {
-	static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+	static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 	sigset_t mask;
 
 	(void)sigemptyset(&mask);
@@ -164,13 +222,17 @@ static int start_and_wait(const char *program, char **argv)
 			     .program_fd = -1,
 			     .argv = (const char *const *)argv,
 			     .envp = (const char *const *)environ,
-			     .flags = SPAWN_SEARCH_PATH | SPAWN_PDEATHSIG};
+			     .flags = SPAWN_SEARCH_PATH | SPAWN_PDEATHSIG | SPAWN_INHERIT_FDS};
 	struct spawned child = SPAWNED_NONE;
 	struct procref_end end;
 	struct gw_error error = {0};
 	cleanup_fd int signal_fd = signals_open();
-	int result = spawn(&spec, &child, &error);
+	int result;
 
+	/* Nobody who ignores SIGCHLD can wait for a child; whoever started this program may have. */
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+	result = spawn(&spec, &child, &error);
 	if (result < 0) {
 		(void)fprintf(stderr, "gpuward: %s\n", error.msg);
 		return result == -ENOENT ? 127 : 126;
@@ -183,27 +245,29 @@ static int start_and_wait(const char *program, char **argv)
 		result = result == 1 ? exit_code(&end) : CLI_FAILED;
 	}
 	spawn_done(&child);
+	wait_for_orphans(signal_fd);
 	return result;
 }
 
 static int run(const char *program, char **argv)
 {
+	const char *given = getenv(SOFT_DIR_ENV);
 	char folder[PATH_MAX] = "";
-	int result;
+	int result = 0;
 
 	if (set_library_path() < 0)
 		return CLI_FAILED;
-	if (!getenv(SOFT_DIR_ENV)) {
+	if (!given || !*given)
 		result = make_machine(folder, sizeof(folder));
-		if (result < 0) {
-			(void)fprintf(stderr,
-				      "gpuward: --soft: cannot make a folder for the "
-				      "emulated machine: %s\n",
-				      strerror(-result));
-			return CLI_FAILED;
-		}
+	if (result < 0) {
+		(void)fprintf(stderr,
+			      "gpuward: --soft: cannot make a folder for the emulated machine: "
+			      "%s\n",
+			      strerror(-result));
+		result = CLI_FAILED;
+	} else {
+		result = start_and_wait(program, argv);
 	}
-	result = start_and_wait(program, argv);
 	if (folder[0])
 		remove_folder(AT_FDCWD, folder);
 	return result;
@@ -211,6 +275,7 @@ static int run(const char *program, char **argv)
 
 int soft_run_program(char **argv)
 {
+	(void)fprintf(stderr, "gpuward: %s runs on an emulated GPU\n", argv[0]);
 	return run(argv[0], argv);
 }
 

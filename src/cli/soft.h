@@ -18,6 +18,9 @@
 /* Whether this process is a child of soft_run_self(), or runs on an emulated GPU anyway. */
 bool soft_is_inside(void);
 
+/* Whether the emulated machine takes the time that a real one takes. */
+bool soft_is_measured(void);
+
 /* Runs this tool again with ARGV, or PROGRAM (found in PATH). Returns its exit code, or 128 + signal. */
 int soft_run_self(int argc, char **argv);
 int soft_run_program(char **argv);

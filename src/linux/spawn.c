@@ -128,6 +128,8 @@ static bool child_place_fds(struct child *child, int *program_fd)
 	int status_place = above - 1;
 	int program_place = above - 2;
 
+	if (spec->flags & SPAWN_INHERIT_FDS)
+		return true;
 	if (!child_lift(&child->status_fd, above))
 		return false;
 	for (size_t i = 0; i < spec->n_fds; i++) {

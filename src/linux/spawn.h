@@ -36,6 +36,9 @@ enum spawn_flags {
 	SPAWN_NEW_GROUP = 2,
 	/* Look for the program in PATH, as a shell does, if its name has no slash. */
 	SPAWN_SEARCH_PATH = 4,
+	/* The child inherits every descriptor that is not close-on-exec, as from a shell: for a command
+	 * that somebody else wrote on gpuward's command line. Without `fds`. */
+	SPAWN_INHERIT_FDS = 8,
 };
 
 struct spawn {

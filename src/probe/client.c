@@ -145,10 +145,12 @@ static int give_up_late(struct probe *probe, struct gw_error *ret_error)
 	struct gw_error reason = {0};
 
 	if (millis % 1000 == 0)
-		(void)err_own(&reason, GW_EDRIVER, "driver does not answer (%llu s)",
+		(void)err_set(&reason, GW_EDRIVER, GW_DOMAIN_OS, ETIMEDOUT,
+			      "driver does not answer (%llu s)",
 			      (unsigned long long)(millis / 1000));
 	else
-		(void)err_own(&reason, GW_EDRIVER, "driver does not answer (%llu.%03llu s)",
+		(void)err_set(&reason, GW_EDRIVER, GW_DOMAIN_OS, ETIMEDOUT,
+			      "driver does not answer (%llu.%03llu s)",
 			      (unsigned long long)(millis / 1000),
 			      (unsigned long long)(millis % 1000));
 	return give_up(probe, &reason, ret_error);

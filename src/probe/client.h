@@ -64,8 +64,8 @@ void probe_close(struct probe *probe);
 bool probe_reap(struct probe *probe);
 
 /*
- * The questions. Each returns 0, or: GW_EDRIVER "driver does not answer (5 s)", or the probe died (no
- * more questions then); GW_EPROTOCOL, GW_EVERSION (the same); or what NVML says, with domain NVML:
+ * The questions. Each returns 0, or: GW_EDRIVER "driver does not answer (5 s)" with native
+ * ETIMEDOUT, or the probe died (no more questions then); GW_EPROTOCOL, GW_EVERSION (the same); or what NVML says, with domain NVML:
  * -ENODEV, -EACCES, GW_EDRIVER and so on.
  */
 int probe_ask_driver(struct probe *probe, struct probe_driver *ret, struct gw_error *ret_error);
