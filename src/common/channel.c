@@ -110,8 +110,7 @@ void channel_push(struct channel *channel, uint32_t number, const struct channel
 	atomic_store_explicit(&place->state, CHANNEL_QUEUED, memory_order_relaxed);
 	/* Sequentially consistent: see the drawing in channel.h. */
 	atomic_store(&channel->submitted, number + 1);
-	if (atomic_load(&channel->worker_waiting))
-		channel_ring_doorbell(channel);
+	channel_wake_worker(channel);
 }
 
 static bool move_state(struct channel_entry *entry, uint32_t from, uint32_t to)
@@ -142,23 +141,30 @@ void channel_complete(struct channel *channel, uint32_t number, int event_fd)
 	/* Before `completed`: a start that the ward sees beside a new head is that head's own. */
 	atomic_store_explicit(&channel->running_since_ns, 0, memory_order_relaxed);
 	atomic_store(&channel->completed, number + 1);
-	waiting = atomic_load(&channel->host_waiting);
+	if (!atomic_load(&channel->host_waiting))
+		return;
+	waiting = atomic_exchange(&channel->host_waiting, 0);
 	if (waiting & CHANNEL_HOST_SLEEPS)
-		futex_wake_all(&channel->completed);
+		futex_wake_all(&channel->host_waiting);
 	if (waiting & CHANNEL_HOST_POLLS) {
 		uint64_t one = 1;
 
-		(void)atomic_fetch_and(&channel->host_waiting, ~(uint32_t)CHANNEL_HOST_POLLS);
 		/* It can only fail when the counter is full, and then the host is awake anyway. */
 		if (write(event_fd, &one, sizeof(one)) < 0)
 			return;
 	}
 }
 
-void channel_ring_doorbell(struct channel *channel)
+uint32_t channel_announce_host(struct channel *channel)
 {
-	(void)atomic_fetch_add(&channel->doorbell, 1);
-	futex_wake_all(&channel->doorbell);
+	return atomic_fetch_or(&channel->host_waiting, CHANNEL_HOST_SLEEPS) | CHANNEL_HOST_SLEEPS;
+}
+
+void channel_wake_worker(struct channel *channel)
+{
+	/* The load first: an exchange would take the cache line away from a worker that is busy. */
+	if (atomic_load(&channel->worker_waiting) && atomic_exchange(&channel->worker_waiting, 0))
+		futex_wake_all(&channel->worker_waiting);
 }
 
 static bool entry_or_stop(struct channel *channel, uint32_t number, const atomic_bool *stop)
@@ -191,13 +197,12 @@ void channel_wait_entry(struct channel *channel, uint32_t number, const atomic_b
 {
 	if (spin_for_entry(channel, number, stop, spin_ns))
 		return;
-	atomic_store(&channel->worker_waiting, 1);
 	for (;;) {
-		uint32_t doorbell = atomic_load(&channel->doorbell);
-
+		/* Again each time: who wakes takes the mark away. */
+		atomic_store(&channel->worker_waiting, 1);
 		if (entry_or_stop(channel, number, stop))
 			break;
-		(void)futex_wait(&channel->doorbell, doorbell, GW_FOREVER);
+		(void)futex_wait(&channel->worker_waiting, 1, GW_FOREVER);
 	}
 	atomic_store_explicit(&channel->worker_waiting, 0, memory_order_relaxed);
 }

@@ -13,17 +13,27 @@
  * in private memory. The file is sealed against resizing, so a worker cannot make the host read past
  * its end. Read next: channel.c, then pool_page.h for what only host and ward share.
  *
- * A wake-up must not get lost between two processes:
+ * A wake-up must not get lost between two processes. Who is about to sleep sets a mark and sleeps on the
+ * mark itself; who wakes it takes the mark away, and so wakes it once, however much is pushed before it runs:
  *
  *	worker                                   host
  *	worker_waiting = 1                       submitted = n + 1
  *	(full barrier)                           (full barrier)
- *	d = doorbell; submitted still n?         worker_waiting? -> doorbell++, wake
- *	sleep while doorbell is d
+ *	submitted still n?                       worker_waiting? -> 0, wake
+ *	sleep while worker_waiting is 1
  *
  * Whatever the order, one side sees the other's store: either the worker sees the task, or the host
- * sees the worker waiting. Without the barriers both could read the old values, and the worker would
- * sleep beside a task. The same holds with the roles changed for `completed` and `host_waiting`.
+ * sees the mark. Without the barriers both could read the old values, and the worker would sleep beside
+ * a task. It must be the mark that is slept on, not `submitted`:
+ *
+ *	worker                                   host
+ *	                                         submitted = n
+ *	runs n, worker_waiting = 1
+ *	submitted is n: nothing to do            worker_waiting? -> 0, wakes nobody
+ *	sleeps while submitted is n
+ *	                                         submitted = n + 1; no mark, no wake
+ *
+ * The same holds with the roles changed for `completed` and `host_waiting`.
  */
 #ifndef GPUWARD_COMMON_CHANNEL_H
 #define GPUWARD_COMMON_CHANNEL_H
@@ -36,7 +46,7 @@
 #include <gpuward.h>
 
 #define CHANNEL_MAGIC	    0x6e686377U /* "wchn" */
-#define CHANNEL_LAYOUT	    1U
+#define CHANNEL_LAYOUT	    2U
 #define CHANNEL_DEPTH	    256U
 #define CHANNEL_MESSAGE_MAX 128U
 
@@ -48,10 +58,10 @@ enum channel_entry_state {
 	CHANNEL_WITHDRAWN = 3, /* host: the worker passes over it */
 };
 
-/* Bits of host_waiting. */
+/* Bits of host_waiting. The worker clears those that it acts on. */
 enum channel_host_waiting {
-	CHANNEL_HOST_SLEEPS = 1, /* a host thread sleeps on `completed` */
-	CHANNEL_HOST_POLLS = 2, /* the host polls the event descriptor; the worker clears the bit */
+	CHANNEL_HOST_SLEEPS = 1, /* a host thread sleeps on this word, or is about to */
+	CHANNEL_HOST_POLLS = 2,	 /* the host polls the event descriptor */
 };
 
 /* A task, written by the host. */
@@ -91,11 +101,11 @@ struct channel {
 
 	/* Written by the worker. */
 	_Alignas(64) _Atomic uint32_t completed;
-	_Atomic uint32_t worker_waiting;
 	_Atomic uint64_t running_since_ns; /* start of entry `completed`, or 0: not begun */
 
-	/* The word that the worker sleeps on. Moved by the host, and by the worker's own control thread. */
-	_Alignas(64) _Atomic uint32_t doorbell;
+	/* 1 while the worker sleeps on it, or is about to. Cleared by the host, and by the worker's own
+	 * control thread. */
+	_Alignas(64) _Atomic uint32_t worker_waiting;
 
 	_Alignas(64) struct channel_entry entries[CHANNEL_DEPTH];
 	struct channel_result results[CHANNEL_DEPTH];
@@ -105,7 +115,7 @@ _Static_assert(sizeof(struct channel_entry) == 64, "an entry is one cache line")
 _Static_assert(sizeof(struct channel_result) == 160, "layout of a result");
 _Static_assert(offsetof(struct channel, submitted) == 64, "layout of the channel");
 _Static_assert(offsetof(struct channel, completed) == 128, "layout of the channel");
-_Static_assert(offsetof(struct channel, doorbell) == 192, "layout of the channel");
+_Static_assert(offsetof(struct channel, worker_waiting) == 192, "layout of the channel");
 _Static_assert(offsetof(struct channel, entries) == 256, "layout of the channel");
 _Static_assert(offsetof(struct channel, results) == 256 + 64 * 256, "layout of the channel");
 
@@ -147,11 +157,18 @@ bool channel_claim(struct channel *channel, uint32_t number, struct channel_entr
  */
 void channel_complete(struct channel *channel, uint32_t number, int event_fd);
 
+/*
+ * Host, before it sleeps until more than it knows of is completed: sets the mark. Returns the value of
+ * host_waiting to sleep on. Look at `completed` in between, and mark again before each sleep.
+ */
+uint32_t channel_announce_host(struct channel *channel);
+
 /* Worker: sleeps until entry NUMBER is there or *STOP is true; spins SPIN_NS first. */
 void channel_wait_entry(struct channel *channel, uint32_t number, const atomic_bool *stop,
 			uint64_t spin_ns);
 
-/* Worker's control thread, after it has set *STOP: gets the main thread out of its sleep. */
-void channel_ring_doorbell(struct channel *channel);
+/* Gets the worker out of its sleep, if it sleeps: for the host after a push, and for the worker's control
+ * thread after it has set *STOP. */
+void channel_wake_worker(struct channel *channel);
 
 #endif

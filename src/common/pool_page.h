@@ -12,8 +12,8 @@
  * thread of the host (its leader, one at a time) sleeps on it or is about to:
  *
  *	host's leader                        ward, or another thread of the host
- *	sets FUTEX_WAITERS                   ward_events + 1, or what else the leader has to see
- *	looks at ward_events once more       clears FUTEX_WAITERS; it was set: wakes
+ *	sets FUTEX_WAITERS                   ward_events + 1, or moves `kick`
+ *	looks at both once more              clears FUTEX_WAITERS; it was set: wakes
  *	sleeps while the word is as it was
  *
  * Each side writes first and reads then: either the leader sees the news, or the other side the bit, and

@@ -2,14 +2,14 @@
 /*
  * How threads of the host wait for workers without a thread of the library's own.
  *
- * Runs in: host. Of all threads that wait, one is the leader: it sleeps in the kernel on the words of
- * all channels and of the ward at once, takes in the news when it wakes, and tells the others, the
+ * Runs in: host. Of all threads that wait, one is the leader: it sleeps in the kernel on a word of
+ * each channel and on one of the ward at once, takes in the news when it wakes, and tells the others, the
  * followers, which sleep on a condition variable. A leader that has what it waited for leaves, and a
  * follower takes its place.
  *
  *	thread A (leader)                  thread B
- *	marks `host_waiting`, looks once
- *	more, gives up the lock, sleeps    submits to a worker that A does not watch: kicks A
+ *	gives up the lock, marks that it
+ *	sleeps, looks once more, sleeps    submits to a worker that A does not watch: kicks A
  *	                                   or takes in news itself: kicks A
  *	wakes, takes the lock, looks again
  *
@@ -33,13 +33,18 @@
 /* When something is tried again that failed for want of memory. */
 #define AGAIN_NS UINT64_C(10000000)
 
-/* What the leader sleeps on. */
+/* What the leader waits for: what it saw under the lock, to compare with while it has not got it. */
 struct watch {
-	struct futex_wait_word words[GW_WORKERS_MAX + 1];
-	size_t n_words;
-	bool news; /* there is no need to sleep */
+	struct gw_pool *pool;
+	uint32_t kick;
+	uint32_t ward_events;
+	bool ward_lost;
+	bool announced; /* that it is about to sleep */
 	struct link *links[GW_WORKERS_MAX];
+	uint32_t taken[GW_WORKERS_MAX]; /* of each link's channel */
 	size_t n_links;
+	/* What it sleeps on: the mark in each link's channel, and the ward's word of life. */
+	struct futex_wait_word words[GW_WORKERS_MAX + 1];
 };
 
 _Static_assert(GW_WORKERS_MAX + 1 <= FUTEX_WORDS_MAX, "one sleep covers all workers");
@@ -90,6 +95,7 @@ static void tell_sleepers(struct gw_pool *pool)
 
 void wait_kick_leader(struct gw_pool *pool)
 {
+	(void)atomic_fetch_add(&pool->kick, 1);
 	pool_page_wake_host(pool->page);
 	if (pool->leader_polls) {
 		uint64_t one = 1;
@@ -115,35 +121,29 @@ void wait_step(struct gw_pool *pool)
 	}
 }
 
-static void watch_word(struct watch *watch, _Atomic uint32_t *word, uint32_t seen)
-{
-	watch->words[watch->n_words++] = (struct futex_wait_word){word, seen};
-}
-
 static void watch_workers(struct gw_pool *pool, struct watch *watch)
 {
 	for (uint32_t i = 0; i < pool->n_slots; i++) {
 		struct slot *slot = &pool->slots[i];
-		struct channel *channel;
 
 		slot->watched = slot->link && !slot->distrusted && slot->in_flight > 0;
 		if (!slot->watched)
 			continue;
-		channel = slot->link->map.shared;
 		slot->link->references++;
-		watch->links[watch->n_links++] = slot->link;
-		(void)atomic_fetch_or(&channel->host_waiting, CHANNEL_HOST_SLEEPS);
-		watch_word(watch, &channel->completed, slot->taken);
+		watch->links[watch->n_links] = slot->link;
+		watch->taken[watch->n_links++] = slot->taken;
 	}
 }
 
 static void watch_all(struct gw_pool *pool, struct watch *watch)
 {
-	watch->n_words = 0;
+	watch->pool = pool;
+	watch->kick = atomic_load(&pool->kick);
+	watch->ward_events = pool->seen_events;
+	watch->ward_lost = pool->ward_lost;
+	watch->announced = false;
 	watch->n_links = 0;
 	watch_workers(pool, watch);
-	watch_word(watch, &pool->page->ward_life, pool_page_announce_sleeper(pool->page));
-	watch->news = !ward_is_starting(pool) && ward_has_news(pool);
 }
 
 static void unwatch(struct gw_pool *pool, struct watch *watch)
@@ -151,37 +151,63 @@ static void unwatch(struct gw_pool *pool, struct watch *watch)
 	for (size_t i = 0; i < watch->n_links; i++) {
 		struct channel *channel = watch->links[i]->map.shared;
 
-		(void)atomic_fetch_and(&channel->host_waiting, ~(uint32_t)CHANNEL_HOST_SLEEPS);
+		if (watch->announced)
+			(void)atomic_fetch_and(&channel->host_waiting,
+					       ~(uint32_t)CHANNEL_HOST_SLEEPS);
 		link_release(watch->links[i]);
 	}
 	for (uint32_t i = 0; i < pool->n_slots; i++)
 		pool->slots[i].watched = false;
 }
 
-static bool word_moved(const struct watch *watch)
+/* Without the lock: has anything moved since watch_all()? */
+static bool has_moved(const struct watch *watch)
 {
-	if (watch->news)
-		return true;
-	for (size_t i = 0; i < watch->n_words; i++) {
-		if (atomic_load_explicit(watch->words[i].word, memory_order_acquire) !=
-		    watch->words[i].seen)
+	const struct pool_page *page = watch->pool->page;
+
+	for (size_t i = 0; i < watch->n_links; i++) {
+		if (atomic_load(&watch->links[i]->map.shared->completed) != watch->taken[i])
 			return true;
 	}
-	return false;
+	if (atomic_load(&watch->pool->kick) != watch->kick)
+		return true;
+	return !watch->ward_lost && (atomic_load(&page->ward_events) != watch->ward_events ||
+				     (atomic_load(&page->ward_life) & FUTEX_OWNER_DIED));
+}
+
+/*
+ * Asks for a wake-up. Not before there is need for one: a side that spins costs the others no system call.
+ * True when it is too late to sleep: something moved before the others could see the marks.
+ */
+static bool announce(struct watch *watch)
+{
+	struct pool_page *page = watch->pool->page;
+
+	for (size_t i = 0; i < watch->n_links; i++) {
+		struct channel *channel = watch->links[i]->map.shared;
+
+		watch->words[i] = (struct futex_wait_word){&channel->host_waiting,
+							   channel_announce_host(channel)};
+	}
+	watch->words[watch->n_links] =
+		(struct futex_wait_word){&page->ward_life, pool_page_announce_sleeper(page)};
+	watch->announced = true;
+	return has_moved(watch);
 }
 
 static bool spin(const struct watch *watch, uint64_t spin_ns, uint64_t deadline_ns)
 {
 	uint64_t end;
 
+	/* announce() looks. */
 	if (spin_ns == 0)
-		return word_moved(watch);
+		return false;
 	end = now_ns() + spin_ns;
 	if (end > deadline_ns)
 		end = deadline_ns;
 	do {
 		for (int i = 0; i < 64; i++) {
-			if (word_moved(watch))
+			if (has_moved(watch))
 				return true;
 			cpu_pause();
 		}
@@ -206,7 +232,7 @@ static void sleep_by_poll(struct gw_pool *pool, uint64_t deadline_ns)
 /* Sleeps. False where the call is missing, or does not work: a filter may say EPERM. */
 static bool can_wait_any(const struct watch *watch, uint64_t deadline_ns)
 {
-	int result = futex_wait_any(watch->words, watch->n_words, deadline_ns);
+	int result = futex_wait_any(watch->words, watch->n_links + 1, deadline_ns);
 
 	return result == 0 || result == -ETIMEDOUT || result == -EINTR;
 }
@@ -226,7 +252,7 @@ static void lead(struct gw_pool *pool, uint64_t deadline_ns)
 	if (poll_instead)
 		wait_arm_polling(pool);
 	(void)pthread_mutex_unlock(&pool->lock);
-	if (!spin(&watch, pool->options.spin_ns, deadline_ns)) {
+	if (!spin(&watch, pool->options.spin_ns, deadline_ns) && !announce(&watch)) {
 		if (poll_instead)
 			sleep_by_poll(pool, deadline_ns);
 		else

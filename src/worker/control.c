@@ -51,7 +51,7 @@ static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
 	if (*deadline_ns == GW_FOREVER)
 		*deadline_ns = now_ns() + worker->stop_deadline_ns;
 	atomic_store(&worker->stop, true);
-	channel_ring_doorbell(worker->channel.shared);
+	channel_wake_worker(worker->channel.shared);
 }
 
 static void *control_run(void *argument)

@@ -143,15 +143,14 @@ static void spoil_words(struct hostile *h)
 	atomic_store(&channel->worker_waiting, (uint32_t)seed_below(&h->seed, 2));
 	atomic_store(&channel->running_since_ns,
 		     seed_below(&h->seed, 2) ? now_ns() : evil_number(h));
-	atomic_store(&channel->doorbell, (uint32_t)seed_next(&h->seed));
 	if (seed_below(&h->seed, 4) == 0)
 		atomic_store(&channel->submitted, (uint32_t)evil_number(h));
 }
 
 static void wake(struct hostile *h)
 {
-	futex_wake_all(&h->channel->completed);
-	futex_wake_all(&h->channel->doorbell);
+	futex_wake_all(&h->channel->host_waiting);
+	futex_wake_all(&h->channel->worker_waiting);
 }
 
 static void punch_hole(struct hostile *h)

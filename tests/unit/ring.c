@@ -139,10 +139,13 @@ static void sleep_on_word(struct ring *ring)
 	struct channel *channel = ring->map.shared;
 	uint64_t deadline = now_ns() + LOST_NS;
 
-	(void)atomic_fetch_or(&channel->host_waiting, CHANNEL_HOST_SLEEPS);
-	while (atomic_load(&channel->completed) == ring->taken) {
+	for (;;) {
+		uint32_t mark = channel_announce_host(channel);
+
+		if (atomic_load(&channel->completed) != ring->taken)
+			break;
 		ring->sleeps++;
-		(void)futex_wait(&channel->completed, ring->taken, deadline);
+		(void)futex_wait(&channel->host_waiting, mark, deadline);
 		if (now_ns() >= deadline)
 			fail_msg("a wake-up for the host was lost at %u", ring->taken);
 	}
@@ -218,7 +221,7 @@ static void ring_done(struct ring *ring)
 static void stop_worker(struct ring *ring, pthread_t thread)
 {
 	atomic_store(&ring->stop, true);
-	channel_ring_doorbell(ring->map.shared);
+	channel_wake_worker(ring->map.shared);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
