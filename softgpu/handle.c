@@ -91,11 +91,12 @@ static int add_handle(uint32_t memory, bool exportable, uint64_t *ret_handle)
 	return CUDA_SUCCESS;
 }
 
-static void drop_use(struct handle *handle)
+static void drop_uses(struct handle *handle, unsigned int count)
 {
 	struct handle **link = &handles;
 
-	if (!handle || --handle->uses > 0)
+	handle->uses -= count;
+	if (handle->uses > 0)
 		return;
 	while (*link && *link != handle)
 		link = &(*link)->next;
@@ -187,7 +188,7 @@ SOFT_EXPORT int cuMemRelease(uint64_t number)
 			result = CUDA_ERROR_INVALID_VALUE;
 		} else {
 			handle->released = true;
-			drop_use(handle);
+			drop_uses(handle, 1);
 		}
 	}
 	return process_leave("cuMemRelease", result);
@@ -412,11 +413,11 @@ void handle_settle(void)
 	if (!engine_is_idle())
 		return;
 	for (struct handle *one = handles; one; one = next) {
+		unsigned int drops = one->unmapped;
+
 		next = one->next;
-		for (unsigned int drops = one->unmapped; drops > 0; drops--) {
-			one->unmapped--;
-			drop_use(one);
-		}
+		one->unmapped = 0;
+		drop_uses(one, drops);
 	}
 }
 
