@@ -155,7 +155,7 @@ static enum fault run_spin(const uint64_t *arguments)
 
 		if (fault != FAULT_NONE)
 			return fault;
-		if (*(volatile uint32_t *)word)
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE))
 			return FAULT_NONE;
 		nap(200000);
 	}

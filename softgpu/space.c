@@ -161,6 +161,19 @@ enum fault space_span(uint64_t address, uint64_t bytes, bool write, uint8_t **re
 	return fault;
 }
 
+/* A whole word is written as one: a kernel may be waiting for it to change. */
+static void put(uint8_t *host, const uint8_t *source, uint64_t bytes)
+{
+	uint32_t word;
+
+	if (bytes != sizeof(word) || (uintptr_t)host % sizeof(word)) {
+		memcpy(host, source, bytes);
+		return;
+	}
+	memcpy(&word, source, sizeof(word));
+	__atomic_store_n((uint32_t *)(void *)host, word, __ATOMIC_RELEASE);
+}
+
 enum fault space_write(uint64_t to, const void *from, uint64_t bytes)
 {
 	const uint8_t *source = from;
@@ -172,7 +185,7 @@ enum fault space_write(uint64_t to, const void *from, uint64_t bytes)
 
 		if (fault != FAULT_NONE)
 			return fault;
-		memcpy(host, source, some);
+		put(host, source, some);
 		to += some;
 		source += some;
 		bytes -= some;
