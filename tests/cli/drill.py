@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Description: gpuward drill on the emulated GPU: every kind recovers, the JSON is as documented, nothing is left
+behind by an interrupt, and a driver that hangs, a device that is not there and one that may not be used are told
+in one line.
+
+usage: drill.py GPUWARD
+"""
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+import unittest
+
+import helper
+
+CODES = {"null": 700, "oob": 700, "misaligned": 716, "assert": 710, "trap": 719, "shared": 715, "stack": 700}
+WAYS = ["sigkill", "sigterm", "exit", "fault", "exported", "forked"]
+GHOSTS = ["exported", "forked"]
+
+
+class Drill(helper.CommandLine):
+    def drill(self, *arguments):
+        return self.run_it("--soft", "drill", *arguments)
+
+    def report(self, *arguments):
+        done = self.drill(*arguments, "--json")
+        if "no jansson" in done.stderr:
+            self.skipTest("this build has no jansson")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def test_text(self):
+        self.machine("delays=zero")
+        done = self.drill("all", "--memory", "64")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("emulated", done.stdout.splitlines()[0])
+        self.assertIn("without the delays", done.stdout)
+        self.assertNotRegex(done.stdout, r"\bNO\b")
+        for kind, code in CODES.items():
+            self.assertRegex(done.stdout, rf"(?m)^  {kind} +[#\-nxmG]*G$")
+            self.assertIn(f"says 0, then {code}", done.stdout)
+        self.assertIn("Device memory in use: 0 MiB before, 0 MiB after", done.stdout)
+        self.assertTrue(done.stdout.isascii())
+
+    def test_utf8(self):
+        self.machine("delays=zero")
+        self.environment["LC_ALL"] = "C.UTF-8"
+        self.assertIn("\u2591", self.drill("crash", "--kinds", "null").stdout)
+
+    def test_delays_of_a_real_one(self):
+        done = self.drill("crash", "--kinds", "assert")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("with delays as measured on an H200", done.stdout)
+
+    def check_numbers(self, row, *keys):
+        for key in keys:
+            self.assertIsInstance(row[key], int, key)
+            self.assertGreaterEqual(row[key], 0, key)
+
+    def check_crash(self, row):
+        self.assertEqual(set(row), {
+            "kind", "text", "ok", "expected_cuda", "cuda", "noticed_by", "noticed_ns", "gone_ns", "memory_back_ns",
+            "next_good_ns", "by_hand_ns", "reset_result", "after_reset_result"})
+        code = CODES[row["kind"]]
+        self.assertIs(row["ok"], True)
+        self.assertEqual([row["cuda"], row["expected_cuda"], row["after_reset_result"]], [code] * 3)
+        self.assertEqual(row["reset_result"], 0)
+        self.assertIn(row["noticed_by"], ("result", "death", "kernel_log", "nvml_event"))
+        self.check_numbers(row, "noticed_ns", "gone_ns", "memory_back_ns", "next_good_ns", "by_hand_ns")
+        self.assertLessEqual(row["noticed_ns"], row["gone_ns"])
+        self.assertLess(row["noticed_ns"], row["next_good_ns"])
+
+    def check_release(self, row, memory_bytes):
+        self.assertEqual(set(row), {"ended_by", "ok", "bytes", "gone_ns", "memory_back_ns", "kept_bytes", "nvml_pid"})
+        self.assertIs(row["ok"], True)
+        self.assertEqual(row["bytes"], memory_bytes)
+        self.check_numbers(row, "gone_ns", "memory_back_ns")
+        if row["ended_by"] in GHOSTS:
+            self.assertGreaterEqual(row["kept_bytes"], memory_bytes)
+        else:
+            self.assertIsNone(row["kept_bytes"])
+        if row["ended_by"] == "forked":
+            self.assertIsInstance(row["nvml_pid"], int)
+        else:
+            self.assertIsNone(row["nvml_pid"])
+
+    def test_json(self):
+        self.machine("delays=zero")
+        report = self.report("all", "--memory", "64", "--repeat", "2")
+        self.assertEqual(set(report), {
+            "schema", "emulated", "gpu", "repeat", "crash", "release", "used_before_bytes", "used_after_bytes"})
+        self.assertEqual([report["schema"], report["repeat"]], [1, 2])
+        self.assertIs(report["emulated"], True)
+        self.assertEqual(set(report["gpu"]), {"device", "name", "uuid", "driver"})
+        self.assertEqual([row["kind"] for row in report["crash"]], list(CODES))
+        self.assertEqual([row["ended_by"] for row in report["release"]], WAYS)
+        for row in report["crash"]:
+            self.check_crash(row)
+        for row in report["release"]:
+            self.check_release(row, 64 << 20)
+        self.assertEqual(report["used_before_bytes"], report["used_after_bytes"])
+
+    def test_second_device_and_chosen_kinds(self):
+        self.machine("devices=2", "delays=zero")
+        report = self.report("crash", "--device", "1", "--kinds", "trap,null")
+        self.assertEqual(report["gpu"]["device"], 1)
+        self.assertEqual([row["kind"] for row in report["crash"]], ["null", "trap"])
+        self.assertEqual(report["release"], [])
+
+    def test_no_such_device(self):
+        self.one_line(self.drill("crash", "--device", "7"), 1, "device 7 does not exist")
+
+    def test_more_memory_than_there_is(self):
+        self.machine("memory_mib=4096")
+        self.one_line(self.drill("release", "--memory", "8192"), 1, "8192 MiB")
+
+    def test_a_driver_that_hangs(self):
+        self.machine("nvml_hang=1")
+        self.one_line(self.drill("crash"), 4, "driver does not answer (5 s)")
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root, to be somebody else")
+    def test_no_permission(self):
+        folder = self.machine("delays=zero")
+        self.assertEqual(self.drill("crash", "--kinds", "null").returncode, 0)
+        os.chmod(self.folder, 0o755)
+        os.chmod(folder, 0o755)
+        for file in os.listdir(os.path.join(folder, "dev")):
+            os.chmod(os.path.join(folder, "dev", file), 0o600)
+        done = self.run_it("--soft", "drill", "crash", user=65534, group=65534, extra_groups=[])
+        self.one_line(done, 1, "permission")
+
+    def test_results_that_cannot_be_written(self):
+        self.machine("delays=zero")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([helper.PROGRAM, "--soft", "drill", "crash", "--kinds", "null"], check=False,
+                                  env=self.environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("No space left on device", done.stderr)
+
+
+class Interrupted(helper.CommandLine):
+    """tearDown() of the class above looks for what is left; the times are those of a real GPU."""
+
+    def await_worker(self):
+        """Waits until the drill has a worker that has the driver loaded."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            for pid in helper.processes_with(self.runtime):
+                try:
+                    with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                        if file.read() == "gpuward-worker\n":
+                            return
+                except OSError:
+                    continue
+            time.sleep(0.02)
+        self.fail("the drill has no worker after 20 s")
+
+    def check_maps(self, supervisor):
+        """Neither the command line nor the ward has a driver in its memory."""
+        with open(f"/proc/{supervisor}/task/{supervisor}/children", encoding="utf-8") as file:
+            drill = int(file.read().split()[0])
+        with open(f"/proc/{drill}/maps", encoding="utf-8") as file:
+            maps = file.read()
+        self.assertIn("gpuward", maps)
+        self.assertNotIn("libcuda", maps)
+        self.assertNotIn("libnvidia-ml", maps)
+
+    def test_by_a_signal_to_the_command(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([helper.PROGRAM, "--soft", "drill", "all", "--repeat", "50"], env=self.environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                self.await_worker()
+                self.check_maps(process.pid)
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=20), 128 + number)
+            self.assertEqual(helper.processes_with(self.runtime), [])
+
+    def test_by_ctrl_c(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(helper.PROGRAM, [helper.PROGRAM, "--soft", "drill", "all", "--repeat", "50"], self.environment)
+        self.await_worker()
+        os.write(terminal, b"\x03")
+        _, status = os.waitpid(pid, 0)
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 128 + signal.SIGINT)
+
+
+helper.main()

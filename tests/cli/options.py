@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Description: options and commands of gpuward: help, mistakes in one line, and --soft for any program.
+
+usage: options.py GPUWARD
+"""
+import os
+import signal
+import subprocess
+import unittest
+
+import helper
+
+
+class Options(helper.CommandLine):
+    def test_help(self):
+        for arguments in (["--help"], ["-h"], ["--soft", "--help"]):
+            done = self.run_it(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("drill", done.stdout)
+            self.assertNotIn("drill-holder", done.stdout)
+
+    def test_help_of_the_drill(self):
+        for arguments in (["drill", "--help"], ["--soft", "drill", "--help"]):
+            done = self.run_it(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for word in ("--device", "--kinds", "--repeat", "--memory", "--json", "misaligned"):
+                self.assertIn(word, done.stdout)
+
+    def test_version(self):
+        done = self.run_it("--version")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"^gpuward \d+\.\d+\.\d+\n$")
+
+    def test_nothing_to_do(self):
+        done = self.run_it()
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("usage: gpuward", done.stderr)
+
+    def test_mistakes(self):
+        for arguments, word in (
+                (["nonsense"], "'nonsense'"),
+                (["--nonsense"], "'--nonsense'"),
+                (["--soft", "nonsense"], "'nonsense'"),
+                (["--soft", "--"], "no program"),
+                (["--", "true"], "--soft"),
+                (["drill", "nonsense"], "'nonsense'"),
+                (["drill", "crash", "release"], "'release'"),
+                (["drill", "crash", "--nonsense"], "'--nonsense'"),
+                (["drill", "crash", "--kinds", "null,wrong"], "'null,wrong'"),
+                (["drill", "crash", "--kinds", ""], "--kinds"),
+                (["drill", "crash", "--kinds"], "--kinds"),
+                (["drill", "crash", "--repeat", "0"], "--repeat"),
+                (["drill", "crash", "--repeat", "101"], "--repeat"),
+                (["drill", "crash", "--repeat", "2x"], "--repeat"),
+                (["drill", "crash", "--device", "-1"], "--device"),
+                (["drill", "release", "--memory", "1"], "--memory"),
+                (["drill", "release", "--memory", "99999999999999999999"], "--memory")):
+            with self.subTest(arguments=arguments):
+                self.one_line(self.run_it(*arguments), 2, word)
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "this machine has a GPU")
+    def test_no_gpu(self):
+        self.one_line(self.run_it("drill", "crash"), 1, "driver")
+
+
+class Soft(helper.CommandLine):
+    def soft(self, *arguments, **options):
+        done = self.run_it("--soft", "--", *arguments, **options)
+        self.assertIn("emulated GPU", done.stderr)
+        return done
+
+    def test_exit_codes_are_passed_on(self):
+        for code in (0, 1, 7, 255):
+            self.assertEqual(self.soft("sh", "-c", f"exit {code}").returncode, code)
+
+    def test_a_signal_is_128_and_its_number(self):
+        self.assertEqual(self.soft("sh", "-c", "kill -KILL $$").returncode, 128 + 9)
+
+    def test_a_program_that_cannot_be_run(self):
+        self.assertEqual(self.soft("gpuward-no-such-program").returncode, 127)
+        self.assertEqual(self.soft("/etc/passwd").returncode, 126)
+
+    def test_children_are_on_the_emulated_gpu(self):
+        done = self.soft("sh", "-c", "sh -c 'echo $GPUWARD_SOFT_DIR; echo $LD_LIBRARY_PATH'")
+        folder, path = done.stdout.splitlines()
+        self.assertTrue(folder.startswith(self.runtime))
+        self.assertTrue(os.path.exists(os.path.join(path.split(":")[0], "libcuda.so.1")))
+
+    def test_a_machine_of_the_users_own_stays(self):
+        folder = self.machine("devices=2")
+        self.assertEqual(self.soft("sh", "-c", "echo $GPUWARD_SOFT_DIR").stdout.strip(), folder)
+        self.assertEqual(os.listdir(folder), ["settings"])
+
+    def test_one_inside_another_uses_the_same_machine(self):
+        done = self.soft("sh", "-c", f"echo $GPUWARD_SOFT_DIR; {helper.PROGRAM} --version")
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.environment["GPUWARD_SOFT"] = "1"
+        done = self.run_it("--", "sh", "-c", "ls -A $GPUWARD_SOFT_DIR")
+        self.assertEqual((done.returncode, done.stdout), (0, "settings\n"))
+
+    def test_descriptors_of_the_shell_are_kept(self):
+        read, write = os.pipe()
+        done = self.soft("sh", "-c", f"echo there >&{write}", pass_fds=[write])
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            self.assertEqual((done.returncode, pipe.read()), (0, "there\n"))
+
+    def test_a_parent_that_ignores_sigchld(self):
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGCHLD, before)
+        process = subprocess.run(["sh", "-c", f"{helper.PROGRAM} --soft -- sh -c 'exit 5'; echo $?"],
+                                 env=self.environment, capture_output=True, text=True, check=False)
+        self.assertEqual(process.stdout, "5\n")
+
+    def test_signals_reach_the_program_and_the_machine_goes(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with subprocess.Popen([helper.PROGRAM, "--soft", "--", "sh", "-c", "echo up; exec sleep 60"],
+                                  env=self.environment, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL) as process:
+                self.assertEqual(process.stdout.readline(), "up\n")
+                process.send_signal(number)
+                self.assertEqual(process.wait(timeout=20), 128 + number)
+
+    def test_what_the_program_leaves_behind_is_waited_for(self):
+        # The orphan needs the machine until it has ended; its word tells that the machine was there.
+        done = self.soft("sh", "-c", "(sleep 0.3; test -d $GPUWARD_SOFT_DIR && echo there) &")
+        self.assertEqual((done.returncode, done.stdout), (0, "there\n"))
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root, for a file system of its own")
+    def test_a_file_system_without_room(self):
+        small = os.path.join(self.folder, "small")
+        os.mkdir(small)
+        self.environment["XDG_RUNTIME_DIR"] = small
+        script = ('mount -t tmpfs -o nr_inodes=2 none "$1" && { "$2" --soft -- true; echo $?; ls -A "$1"; }')
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", small, helper.PROGRAM],
+                              env=self.environment, capture_output=True, text=True, check=False)
+        if "unshare failed" in done.stderr or "mount:" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.stdout, "1\n")
+        self.assertIn("No space left on device", done.stderr)
+
+
+helper.main()
