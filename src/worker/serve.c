@@ -17,10 +17,14 @@
 
 static bool is_fault(const struct worker *worker, int value)
 {
-	enum gw_fault_class class = gw_cuda_class(value);
+	enum gw_fault_class class;
 
-	return worker->device >= 0 && (class == GW_FAULT_POISONED || class == GW_FAULT_DEVICE ||
-				       value == 806 || value == 810);
+	/* Nearly always: the table need not be searched. */
+	if (value == 0 || worker->device < 0)
+		return false;
+	class = gw_cuda_class(value);
+	return class == GW_FAULT_POISONED || class == GW_FAULT_DEVICE || value == 806 ||
+	       value == 810;
 }
 
 _Noreturn static void leave_after_fault(int value, uint64_t task)
