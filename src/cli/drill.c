@@ -181,11 +181,29 @@ static int parse(struct drill_options *options, int argc, char **argv)
 
 /* ---- running ---- */
 
+/* CUDA takes the beginning of a UUID too, if it is the only one that begins so. */
+static uint32_t find_uuid(struct drill *drill, const char *start)
+{
+	struct probe_device device;
+	uint32_t found = PROBE_DEVICE_UNKNOWN;
+
+	for (uint32_t i = 0; i < drill->driver.device_count; i++) {
+		if (probe_ask_device(&drill->probe, i, &device, NULL) < 0 ||
+		    strncmp(device.uuid, start, strlen(start)) != 0)
+			continue;
+		if (found != PROBE_DEVICE_UNKNOWN)
+			return PROBE_DEVICE_UNKNOWN;
+		found = i;
+	}
+	return found;
+}
+
 /* The pool's device numbers are those of CUDA_VISIBLE_DEVICES where that is set; NVML's are not. */
-static uint32_t find_nvml_index(int32_t device)
+static uint32_t find_nvml_index(struct drill *drill)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
-	char entry[32];
+	int32_t device = drill->options.device;
+	char entry[96];
 	int64_t n;
 
 	if (!list)
@@ -195,19 +213,22 @@ static uint32_t find_nvml_index(int32_t device)
 	if (!list)
 		return PROBE_DEVICE_UNKNOWN;
 	(void)snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(list, ","), list);
+	if (strncmp(entry, "GPU-", 4) == 0)
+		return find_uuid(drill, entry);
 	n = number(entry, 0, PROBE_DEVICES_MAX);
 	return n < 0 ? PROBE_DEVICE_UNKNOWN : (uint32_t)n;
 }
 
 static int open_probe(struct drill *drill, struct gw_error *ret_error)
 {
-	uint32_t index = find_nvml_index(drill->options.device);
+	uint32_t index;
 	int result = probe_open(NULL, 0, &drill->probe, ret_error);
 
 	if (result == 0)
 		result = probe_ask_driver(&drill->probe, &drill->driver, ret_error);
 	if (result < 0)
 		return result;
+	index = find_nvml_index(drill);
 	if (index == PROBE_DEVICE_UNKNOWN)
 		return 0;
 	if (index >= drill->driver.device_count)

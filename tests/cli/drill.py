@@ -110,6 +110,16 @@ class Drill(helper.CommandLine):
         self.assertEqual([row["kind"] for row in report["crash"]], ["null", "trap"])
         self.assertEqual(report["release"], [])
 
+    def test_a_device_that_a_scheduler_chose(self):
+        self.machine("devices=3", "delays=zero")
+        second = self.report("crash", "--device", "1", "--kinds", "null")["gpu"]["uuid"]
+        for visible in ("2,1", f"2,{second}", f"0,{second[:12]}"):
+            self.environment["CUDA_VISIBLE_DEVICES"] = visible
+            report = self.report("crash", "--device", "1", "--kinds", "null")
+            self.check_crash(report["crash"][0])
+            self.assertEqual(report["gpu"]["uuid"], second)
+        self.assertEqual(self.drill("crash", "--device", "2").returncode, 1)
+
     def test_no_such_device(self):
         self.one_line(self.drill("crash", "--device", "7"), 1, "device 7 does not exist")
 
