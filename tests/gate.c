@@ -57,13 +57,16 @@ void gate_done(struct gate *gate)
 	assert_int_equal(rmdir(gate->path), 0);
 }
 
-void gate_expect(const struct gate *gate)
+struct gate_visit gate_expect(const struct gate *gate)
 {
 	struct pollfd fd = {.fd = gate->arrived_fd, .events = POLLIN};
-	char byte;
+	struct gate_visit visit = {-1, -1};
 
-	if (poll(&fd, 1, 10000) != 1 || read(gate->arrived_fd, &byte, 1) != 1)
+	if (poll(&fd, 1, 10000) != 1 ||
+	    read(gate->arrived_fd, &visit, sizeof(visit)) != sizeof(visit))
 		fail_msg("nobody came to %s", gate->path);
+	assert_true(visit.pid > 1 && visit.parent > 0);
+	return visit;
 }
 
 void gate_open(const struct gate *gate)
@@ -73,13 +76,18 @@ void gate_open(const struct gate *gate)
 
 void gate_wait(const char *path)
 {
+	gate_wait_as(path, (struct gate_visit){getpid(), getppid()});
+}
+
+void gate_wait_as(const char *path, struct gate_visit visit)
+{
 	char name[256];
 	char byte;
 	int fd;
 
 	pipe_path(name, sizeof(name), path, "arrived");
 	fd = open(name, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "x", 1) != 1)
+	if (fd < 0 || write(fd, &visit, sizeof(visit)) != sizeof(visit))
 		_exit(80);
 	(void)close(fd);
 	pipe_path(name, sizeof(name), path, "open");

@@ -9,25 +9,34 @@
 #ifndef TESTS_GATE_H
 #define TESTS_GATE_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
-/* Makes the gate NAME in a new folder; one at a time per name. Fails the test if it cannot. */
 struct gate {
 	char path[200];
-	int arrived_fd; /* one byte for each process that has come */
+	int arrived_fd; /* a struct gate_visit for each process that has come */
 	int open_fd;	/* one byte lets one process through */
 };
 
+/* Who has come. */
+struct gate_visit {
+	int32_t pid;
+	int32_t parent;
+};
+
+/* Makes a gate in a new folder, whose name begins with NAME. Fails the test if it cannot. */
 void gate_new(struct gate *gate, const char *name);
 void gate_done(struct gate *gate);
 
 /* Waits until a process has come to the gate; fails the test after ten seconds. */
-void gate_expect(const struct gate *gate);
+struct gate_visit gate_expect(const struct gate *gate);
 
 /* Lets one process through, who has come or will come. */
 void gate_open(const struct gate *gate);
 
 /* In the process that is to be held: comes to the gate at PATH and waits. */
 void gate_wait(const char *path);
+
+/* The same, in the name of another process that is where the test wants it. */
+void gate_wait_as(const char *path, struct gate_visit visit);
 
 #endif

@@ -605,7 +605,7 @@ static void sigterm_lets_a_worker_finish_and_leave(void **state)
 	assert_true(soft_used_bytes(0) >= fresh + 64 * MIB);
 	(void)snprintf(job.gate, sizeof(job.gate), "%s", gate.path);
 	task = start(pool, "kernel", &job, -1, 0);
-	gate_expect(&gate);
+	(void)gate_expect(&gate);
 	send_signal(pid, SIGTERM);
 	gate_open(&gate);
 	/* It was in hand: it is finished, and not run again. */
