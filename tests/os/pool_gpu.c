@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Description: a pool on the emulated GPU: faults of kernels are survived and told, tasks go to the device
- * that they name, a missing device or driver is one clear error, and whatever dies, no byte of device
- * memory and no process is left.
+ * that they name, and a missing device or driver is one clear error.
  *
- * Runs in: host and worker in one program. Read next: pool_gpu_worker.c for the functions.
+ * Runs in: host and worker in one program. Read next: pool_gpu_worker.c for the functions,
+ * pool_gpu_ends.c for what is left of those that die.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,133 +23,10 @@
 
 #include <gpuward.h>
 
-#include "../gate.h"
 #include "../softgpu.h"
 #include "../world.h"
 #include "gpu/cuda.h"
-#include "pool_gpu_worker.h"
-
-#define MIB UINT64_C(1048576)
-#define MS  UINT64_C(1000000)
-
-/* ---- helpers ---- */
-
-static int try_open(struct gw_pool **ret_pool, const int *devices, uint32_t n_devices,
-		    uint32_t workers, struct gw_error *ret_error)
-{
-	struct gw_pool_options options = GW_OPTIONS(struct gw_pool_options);
-
-	options.devices = devices;
-	options.n_devices = n_devices;
-	options.workers_per_device = workers;
-	options.total_input_bytes = options.total_output_bytes = 16 * MIB;
-	options.max_input_bytes = options.max_output_bytes = MIB;
-	options.stop_deadline_ns = 300 * MS;
-	options.max_start_failures = 2;
-	return gw_pool_open(ret_pool, &options, ret_error);
-}
-
-static struct gw_pool *open_pool(const int *devices, uint32_t n_devices, uint32_t workers)
-{
-	struct gw_error error = {0};
-	struct gw_pool *pool = NULL;
-
-	if (try_open(&pool, devices, n_devices, workers, &error) != 0)
-		fail_msg("gw_pool_open: %s", error.msg);
-	return pool;
-}
-
-static const int device_0[] = {0};
-
-static struct gw_task *start(struct gw_pool *pool, const char *name, const struct gpu_job *job,
-			     int device, uint64_t deadline_ns)
-{
-	struct gw_task_options options = GW_OPTIONS(struct gw_task_options);
-	struct gw_error error = {0};
-	struct gw_task *task = NULL;
-
-	options.input_bytes = sizeof(*job);
-	options.output_bytes = sizeof(struct gpu_answer);
-	options.device = device;
-	options.set_device = device >= 0;
-	options.deadline_ns = deadline_ns;
-	if (gw_task_start(pool, name, job, &options, &task, &error) != 0)
-		fail_msg("gw_task_start: %s", error.msg);
-	return task;
-}
-
-static struct gw_outcome wait_for(struct gw_task *task)
-{
-	struct gw_outcome outcome = {0};
-
-	if (gw_task_wait(task, 20000 * MS, &outcome, NULL) != 1)
-		fail_msg("a task does not end");
-	return outcome;
-}
-
-/* Runs a good job and gives its answer. */
-static struct gpu_answer compute(struct gw_pool *pool, int device)
-{
-	struct gpu_job job = {.words = 1000, .seed = 7};
-	struct gw_task *task = start(pool, "kernel", &job, device, 0);
-	struct gw_outcome outcome = wait_for(task);
-	struct gpu_answer answer;
-
-	assert_int_equal(outcome.kind, GW_DONE);
-	assert_int_equal(outcome.output_bytes, sizeof(answer));
-	answer = *(const struct gpu_answer *)outcome.output;
-	assert_int_equal(answer.wrong_words, 0);
-	assert_int_equal(outcome.device, answer.device);
-	gw_task_free(task);
-	return answer;
-}
-
-static void step(struct gw_pool *pool)
-{
-	struct pollfd fd = {.fd = gw_pool_fd(pool), .events = POLLIN};
-
-	if (poll(&fd, 1, 10000) != 1)
-		fail_msg("no news of the pool");
-	(void)gw_pool_dispatch(pool, NULL);
-}
-
-static struct gw_pool_stat stat_of(struct gw_pool *pool)
-{
-	struct gw_pool_stat stat = {0};
-
-	assert_int_equal(gw_pool_stat(pool, &stat), 0);
-	return stat;
-}
-
-static void wait_ready(struct gw_pool *pool, uint32_t workers)
-{
-	while (stat_of(pool).workers_ready < workers)
-		step(pool);
-}
-
-static int32_t worker_pid(struct gw_pool *pool, uint32_t slot)
-{
-	struct gw_worker_info info = {0};
-
-	assert_int_equal(gw_pool_worker(pool, slot, &info), 0);
-	return info.pid;
-}
-
-/* Waits until slot 0 has another process than OLD. */
-static int32_t wait_successor(struct gw_pool *pool, int32_t old)
-{
-	int32_t pid;
-
-	while ((pid = worker_pid(pool, 0)) == old || pid < 0)
-		step(pool);
-	return pid;
-}
-
-static void send_signal(int32_t pid, int number)
-{
-	assert_true(pid > 1);
-	assert_int_equal(kill(pid, number), 0);
-}
+#include "pool_gpu_host.h"
 
 /* ---- faults ---- */
 
@@ -189,15 +64,15 @@ static void each_fault_is_run_again(void **state)
 
 	(void)state;
 	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
+	pool = gpu_open_pool(device_0, 1, 1);
 	for (size_t i = 0; i < N_FAULTS; i++) {
 		struct gpu_job job = {.bad_attempts = 1, .wait = true, .words = 100};
 		struct gw_outcome outcome;
 		struct gw_task *task;
 
 		(void)snprintf(job.kernel, sizeof(job.kernel), "%s", faults[i].kernel);
-		task = start(pool, "kernel", &job, -1, 0);
-		outcome = wait_for(task);
+		task = gpu_start(pool, "kernel", &job, -1, 0);
+		outcome = gpu_wait_for(task);
 		assert_int_equal(outcome.kind, GW_DONE);
 		assert_int_equal(outcome.attempts, 1);
 		assert_int_equal(((const struct gpu_answer *)outcome.output)->wrong_words, 0);
@@ -205,7 +80,7 @@ static void each_fault_is_run_again(void **state)
 		assert_int_equal(gw_task_attempt(task, 1, &(struct gw_exit){0}), -ENOENT);
 		gw_task_free(task);
 	}
-	assert_int_equal(stat_of(pool).recoveries, N_FAULTS);
+	assert_int_equal(gpu_stat_of(pool).recoveries, N_FAULTS);
 	gw_pool_close(pool);
 	soft_dir_free();
 }
@@ -218,17 +93,17 @@ static void a_fault_is_charged_to_its_task(void **state)
 
 	(void)state;
 	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
+	pool = gpu_open_pool(device_0, 1, 1);
 	for (size_t i = 0; i < N_FAULTS; i++) {
 		struct gpu_job bad = {.bad_attempts = 1, .words = 100};
 		struct gw_task *tasks[3];
 
 		(void)snprintf(bad.kernel, sizeof(bad.kernel), "%s", faults[i].kernel);
-		tasks[0] = start(pool, "kernel", &good, -1, 0);
-		tasks[1] = start(pool, "kernel", &bad, -1, 0);
-		tasks[2] = start(pool, "kernel", &good, -1, 0);
+		tasks[0] = gpu_start(pool, "kernel", &good, -1, 0);
+		tasks[1] = gpu_start(pool, "kernel", &bad, -1, 0);
+		tasks[2] = gpu_start(pool, "kernel", &good, -1, 0);
 		for (int t = 0; t < 3; t++) {
-			struct gw_outcome outcome = wait_for(tasks[t]);
+			struct gw_outcome outcome = gpu_wait_for(tasks[t]);
 
 			assert_int_equal(outcome.kind, GW_DONE);
 			assert_int_equal(outcome.attempts, t == 1);
@@ -250,14 +125,14 @@ static void a_task_that_always_faults_is_poison(void **state)
 
 	(void)state;
 	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
-	task = start(pool, "kernel", &job, -1, 0);
-	outcome = wait_for(task);
+	pool = gpu_open_pool(device_0, 1, 1);
+	task = gpu_start(pool, "kernel", &job, -1, 0);
+	outcome = gpu_wait_for(task);
 	assert_int_equal(outcome.kind, GW_POISON);
 	assert_int_equal(outcome.attempts, 3);
 	assert_non_null(strstr(outcome.message, "719"));
 	gw_task_free(task);
-	(void)compute(pool, -1);
+	(void)gpu_compute(pool, -1);
 	gw_pool_close(pool);
 	soft_dir_free();
 }
@@ -272,15 +147,15 @@ static void out_of_memory_fails_the_task_alone(void **state)
 
 	(void)state;
 	soft_dir_new("memory_mib=2048\n");
-	pool = open_pool(device_0, 1, 1);
-	pid = worker_pid(pool, 0);
-	task = start(pool, "hold", &job, -1, 0);
-	outcome = wait_for(task);
+	pool = gpu_open_pool(device_0, 1, 1);
+	pid = gpu_worker_pid(pool, 0);
+	task = gpu_start(pool, "hold", &job, -1, 0);
+	outcome = gpu_wait_for(task);
 	assert_int_equal(outcome.kind, GW_FAILED);
 	assert_int_equal(outcome.value, 2);
 	gw_task_free(task);
-	(void)compute(pool, -1);
-	assert_int_equal(worker_pid(pool, 0), pid);
+	(void)gpu_compute(pool, -1);
+	assert_int_equal(gpu_worker_pid(pool, 0), pid);
 	gw_pool_close(pool);
 	soft_dir_free();
 }
@@ -296,10 +171,10 @@ static void tasks_go_to_the_device_that_they_name(void **state)
 
 	(void)state;
 	soft_dir_new("devices=2\n");
-	pool = open_pool(devices, 2, 2);
-	wait_ready(pool, 4);
+	pool = gpu_open_pool(devices, 2, 2);
+	gpu_wait_ready(pool, 4);
 	for (int i = 0; i < 20; i++) {
-		answers[i % 2] = compute(pool, i % 2);
+		answers[i % 2] = gpu_compute(pool, i % 2);
 		assert_int_equal(answers[i % 2].device, i % 2);
 	}
 	/* They are two devices, and not one with two numbers. */
@@ -325,13 +200,13 @@ static void a_dead_worker_leaves_the_others_devices_alone(void **state)
 
 	(void)state;
 	soft_dir_new("devices=2\n");
-	pool = open_pool(devices, 2, 1);
-	wait_ready(pool, 2);
-	other = worker_pid(pool, 1);
-	task = start(pool, "kernel", &job, 0, 0);
-	(void)compute(pool, 1);
-	assert_int_equal(wait_for(task).device, 0);
-	assert_int_equal(worker_pid(pool, 1), other);
+	pool = gpu_open_pool(devices, 2, 1);
+	gpu_wait_ready(pool, 2);
+	other = gpu_worker_pid(pool, 1);
+	task = gpu_start(pool, "kernel", &job, 0, 0);
+	(void)gpu_compute(pool, 1);
+	assert_int_equal(gpu_wait_for(task).device, 0);
+	assert_int_equal(gpu_worker_pid(pool, 1), other);
 	gw_task_free(task);
 	gw_pool_close(pool);
 	soft_dir_free();
@@ -347,17 +222,17 @@ static void the_hosts_visible_devices_narrow_the_pool(void **state)
 
 	(void)state;
 	soft_dir_new("devices=3\n");
-	pool = open_pool(devices, 3, 1);
-	wait_ready(pool, 3);
+	pool = gpu_open_pool(devices, 3, 1);
+	gpu_wait_ready(pool, 3);
 	for (int i = 0; i < 3; i++)
-		all[i] = compute(pool, i);
+		all[i] = gpu_compute(pool, i);
 	gw_pool_close(pool);
 	assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "2", 1), 0);
-	pool = open_pool(device_0, 1, 1);
-	narrow = compute(pool, 0);
+	pool = gpu_open_pool(device_0, 1, 1);
+	narrow = gpu_compute(pool, 0);
 	assert_string_equal(narrow.bus_id, all[2].bus_id);
 	gw_pool_close(pool);
-	assert_int_equal(try_open(&pool, hidden, 1, 1, &error), -ENODEV);
+	assert_int_equal(gpu_try_open(&pool, hidden, 1, 1, &error), -ENODEV);
 	assert_non_null(strstr(error.msg, "CUDA_VISIBLE_DEVICES"));
 	assert_int_equal(unsetenv("CUDA_VISIBLE_DEVICES"), 0);
 	soft_dir_free();
@@ -371,7 +246,7 @@ static void a_device_that_is_not_there_is_named(void **state)
 
 	(void)state;
 	soft_dir_new("devices=2\n");
-	assert_int_equal(try_open(&pool, missing, 1, 1, &error), -ENODEV);
+	assert_int_equal(gpu_try_open(&pool, missing, 1, 1, &error), -ENODEV);
 	assert_non_null(strstr(error.msg, "device 5"));
 	assert_null(pool);
 	soft_dir_free();
@@ -390,23 +265,23 @@ static void tasks_of_a_missing_device_do_not_wait(void **state)
 
 	(void)state;
 	soft_dir_new("devices=2\n");
-	pool = open_pool(devices, 2, 1);
+	pool = gpu_open_pool(devices, 2, 1);
 	options.input_bytes = sizeof(job);
 	options.set_device = true;
 	options.device = 5;
 	if (gw_task_start(pool, "kernel", &job, &options, &early, NULL) == 0) {
-		outcome = wait_for(early);
+		outcome = gpu_wait_for(early);
 		assert_int_equal(outcome.kind, GW_LOST);
 		assert_non_null(strstr(outcome.message, "device 5"));
 		gw_task_free(early);
 	}
-	while (stat_of(pool).workers_failed < 1)
-		step(pool);
+	while (gpu_stat_of(pool).workers_failed < 1)
+		gpu_step(pool);
 	assert_int_equal(gw_task_start(pool, "kernel", &job, &options, &task, &error),
 			 GW_EPOOLFAILED);
 	assert_non_null(strstr(error.msg, "device 5"));
-	(void)compute(pool, 0);
-	(void)compute(pool, -1);
+	(void)gpu_compute(pool, 0);
+	(void)gpu_compute(pool, -1);
 	gw_pool_close(pool);
 	soft_dir_free();
 }
@@ -423,7 +298,7 @@ static void a_missing_driver_is_one_clear_error(void **state)
 	(void)state;
 	assert_non_null(path);
 	assert_int_equal(setenv("LD_LIBRARY_PATH", "/nowhere", 1), 0);
-	result = try_open(&pool, device_0, 1, 1, &error);
+	result = gpu_try_open(&pool, device_0, 1, 1, &error);
 	assert_int_equal(setenv("LD_LIBRARY_PATH", path, 1), 0);
 	free(path);
 	if (result == 0) {
@@ -462,7 +337,7 @@ static void no_permission_is_one_clear_error(void **state)
 
 	(void)state;
 	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
+	pool = gpu_open_pool(device_0, 1, 1);
 	gw_pool_close(pool);
 	forbid_device();
 	child = fork();
@@ -470,7 +345,7 @@ static void no_permission_is_one_clear_error(void **state)
 		/* Root may open everything. */
 		if (getuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
 			_exit(2);
-		_exit(try_open(&pool, device_0, 1, 1, &error) == -EACCES &&
+		_exit(gpu_try_open(&pool, device_0, 1, 1, &error) == -EACCES &&
 				      strstr(error.msg, "dev/nvidia0")
 			      ? 0
 			      : 1);
@@ -498,10 +373,10 @@ static void a_command_can_be_the_worker(void **state)
 	options.n_devices = 1;
 	if (gw_pool_open(&pool, &options, &error) != 0)
 		fail_msg("gw_pool_open: %s", error.msg);
-	assert_true(compute(pool, -1).by_command);
+	assert_true(gpu_compute(pool, -1).by_command);
 	gw_pool_close(pool);
-	pool = open_pool(device_0, 1, 1);
-	assert_false(compute(pool, -1).by_command);
+	pool = gpu_open_pool(device_0, 1, 1);
+	assert_false(gpu_compute(pool, -1).by_command);
 	gw_pool_close(pool);
 	soft_dir_free();
 }
@@ -515,13 +390,13 @@ static void several_pools_live_side_by_side(void **state)
 
 	(void)state;
 	soft_dir_new("devices=2\n");
-	pools[0] = open_pool(device_0, 1, 1);
-	pools[1] = open_pool(device_1, 1, 2);
-	pools[2] = open_pool(device_0, 1, 1);
+	pools[0] = gpu_open_pool(device_0, 1, 1);
+	pools[1] = gpu_open_pool(device_1, 1, 2);
+	pools[2] = gpu_open_pool(device_0, 1, 1);
 	for (int i = 0; i < 3; i++)
-		tasks[i] = start(pools[i], "kernel", &bad, -1, 0);
+		tasks[i] = gpu_start(pools[i], "kernel", &bad, -1, 0);
 	for (int i = 0; i < 3; i++) {
-		struct gw_outcome outcome = wait_for(tasks[i]);
+		struct gw_outcome outcome = gpu_wait_for(tasks[i]);
 
 		assert_int_equal(outcome.kind, GW_DONE);
 		assert_int_equal(outcome.device, i % 2);
@@ -529,8 +404,8 @@ static void several_pools_live_side_by_side(void **state)
 		gw_task_free(tasks[i]);
 	}
 	gw_pool_close(pools[1]);
-	(void)compute(pools[0], -1);
-	(void)compute(pools[2], -1);
+	(void)gpu_compute(pools[0], -1);
+	(void)gpu_compute(pools[2], -1);
 	gw_pool_close(pools[0]);
 	gw_pool_close(pools[2]);
 	soft_dir_free();
@@ -555,8 +430,8 @@ static int host_with_cuda(void)
 	if (cuda_open(&door, &error) < 0 || cuda_start_device(&door, 0, &context, &error) < 0 ||
 	    pthread_create(&thread, NULL, sleep_in_thread, NULL) != 0)
 		return 2;
-	pool = open_pool(device_0, 1, 1);
-	(void)compute(pool, 0);
+	pool = gpu_open_pool(device_0, 1, 1);
+	(void)gpu_compute(pool, 0);
 	/* The host's own context is as good as before. */
 	if (door.cuCtxSynchronize() != 0)
 		return 3;
@@ -579,182 +454,6 @@ static void a_host_with_cuda_and_threads_opens_a_pool(void **state)
 	soft_dir_free();
 }
 
-/* ---- ends ---- */
-
-static void sigterm_lets_a_worker_finish_and_leave(void **state)
-{
-	struct gpu_job hold = {.hold_bytes = 64 * MIB};
-	struct gpu_job job = {.words = 10};
-	struct gw_pool_stat stat;
-	struct gw_outcome outcome;
-	struct gw_pool *pool;
-	struct gw_task *task;
-	struct gate gate;
-	uint64_t fresh;
-	int32_t pid;
-
-	(void)state;
-	soft_dir_new(NULL);
-	gate_new(&gate, "term");
-	pool = open_pool(device_0, 1, 1);
-	pid = worker_pid(pool, 0);
-	fresh = soft_used_bytes(0);
-	task = start(pool, "hold", &hold, -1, 0);
-	assert_int_equal(wait_for(task).kind, GW_DONE);
-	gw_task_free(task);
-	assert_true(soft_used_bytes(0) >= fresh + 64 * MIB);
-	(void)snprintf(job.gate, sizeof(job.gate), "%s", gate.path);
-	task = start(pool, "kernel", &job, -1, 0);
-	(void)gate_expect(&gate);
-	send_signal(pid, SIGTERM);
-	gate_open(&gate);
-	/* It was in hand: it is finished, and not run again. */
-	outcome = wait_for(task);
-	assert_int_equal(outcome.kind, GW_DONE);
-	assert_int_equal(outcome.attempts, 0);
-	gw_task_free(task);
-	(void)wait_successor(pool, pid);
-	stat = stat_of(pool);
-	assert_int_equal(stat.last_exit.end, GW_END_EXIT);
-	assert_int_equal(stat.last_exit.value, 0);
-	assert_int_equal(stat.last_exit.pid, pid);
-	assert_int_equal(soft_used_bytes(0), fresh);
-	(void)compute(pool, -1);
-	gw_pool_close(pool);
-	gate_done(&gate);
-	soft_dir_free();
-}
-
-static void an_endless_kernel_ends_at_its_deadline(void **state)
-{
-	struct gpu_job job = {.kernel = "spin", .bad_attempts = 1, .wait = true, .words = 10};
-	struct gw_outcome outcome;
-	struct gw_exit exit = {0};
-	struct gw_pool *pool;
-	struct gw_task *task;
-
-	(void)state;
-	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
-	task = start(pool, "kernel", &job, -1, 50 * MS);
-	outcome = wait_for(task);
-	assert_int_equal(outcome.kind, GW_DONE);
-	assert_int_equal(outcome.attempts, 1);
-	assert_int_equal(gw_task_attempt(task, 0, &exit), 0);
-	assert_int_equal(exit.end, GW_END_DEADLINE);
-	gw_task_free(task);
-	gw_pool_close(pool);
-	soft_dir_free();
-}
-
-/* Closing does not wait for a kernel that never ends. */
-static void closing_ends_an_endless_kernel(void **state)
-{
-	struct gpu_job job = {.kernel = "spin", .bad_attempts = 1, .wait = true};
-	struct gw_pool_options options = GW_OPTIONS(struct gw_pool_options);
-	struct gw_pool *pool = NULL;
-
-	(void)state;
-	soft_dir_new(NULL);
-	options.devices = device_0;
-	options.n_devices = 1;
-	options.stop_deadline_ns = 50 * MS;
-	assert_int_equal(gw_pool_open(&pool, &options, NULL), 0);
-	(void)start(pool, "kernel", &job, -1, 0);
-	gw_pool_close(pool);
-	assert_int_equal(soft_used_bytes(0), 0);
-	soft_dir_free();
-}
-
-static void killed_and_stopped_workers_leave_no_memory(void **state)
-{
-	struct gpu_job hold = {.hold_bytes = 64 * MIB};
-	struct gw_pool *pool;
-	struct gw_task *task;
-	int32_t pid;
-
-	(void)state;
-	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 1);
-	task = start(pool, "hold", &hold, -1, 0);
-	assert_int_equal(wait_for(task).kind, GW_DONE);
-	gw_task_free(task);
-	pid = worker_pid(pool, 0);
-	world_kill(pid);
-	pid = wait_successor(pool, pid);
-	(void)compute(pool, -1);
-	/* Stopped for good: the deadline of its task ends it. */
-	send_signal(pid, SIGSTOP);
-	task = start(pool, "hold", &hold, -1, 50 * MS);
-	assert_int_equal(wait_for(task).kind, GW_DONE);
-	gw_task_free(task);
-	assert_int_not_equal(worker_pid(pool, 0), pid);
-	/* And one that is stopped when the pool closes. */
-	send_signal(worker_pid(pool, 0), SIGSTOP);
-	gw_pool_close(pool);
-	assert_int_equal(soft_used_bytes(0), 0);
-	soft_dir_free();
-}
-
-static void a_killed_ward_leaves_no_memory(void **state)
-{
-	struct gpu_job spin = {.kernel = "spin", .bad_attempts = 1, .wait = true};
-	struct gw_pool *pool;
-	struct gw_task *task;
-	int32_t pids[2];
-
-	(void)state;
-	soft_dir_new(NULL);
-	pool = open_pool(device_0, 1, 2);
-	wait_ready(pool, 2);
-	pids[0] = worker_pid(pool, 0);
-	pids[1] = worker_pid(pool, 1);
-	task = start(pool, "kernel", &spin, -1, 0);
-	world_kill(stat_of(pool).ward_pid);
-	assert_int_equal(wait_for(task).kind, GW_LOST);
-	gw_task_free(task);
-	gw_pool_close(pool);
-	assert_int_equal(soft_used_bytes(0), 0);
-	for (int i = 0; i < 2; i++)
-		world_wait_gone(pids[i]);
-	soft_dir_free();
-}
-
-static void a_killed_host_leaves_no_memory(void **state)
-{
-	struct gpu_job spin = {.kernel = "spin", .bad_attempts = 1, .wait = true};
-	int pipe_fds[2];
-	int32_t pids[3];
-	int status;
-	pid_t host;
-
-	(void)state;
-	soft_dir_new(NULL);
-	assert_int_equal(pipe(pipe_fds), 0);
-	host = fork();
-	if (host == 0) {
-		struct gw_pool *pool = open_pool(device_0, 1, 2);
-
-		(void)start(pool, "kernel", &spin, -1, 0);
-		wait_ready(pool, 2);
-		pids[0] = stat_of(pool).ward_pid;
-		pids[1] = worker_pid(pool, 0);
-		pids[2] = worker_pid(pool, 1);
-		(void)!write(pipe_fds[1], pids, sizeof(pids));
-		for (;;)
-			(void)pause();
-	}
-	assert_int_equal(read(pipe_fds[0], pids, sizeof(pids)), sizeof(pids));
-	world_kill(host);
-	assert_int_equal(waitpid(host, &status, 0), host);
-	for (int i = 0; i < 3; i++)
-		world_wait_gone(pids[i]);
-	assert_int_equal(soft_used_bytes(0), 0);
-	(void)close(pipe_fds[0]);
-	(void)close(pipe_fds[1]);
-	soft_dir_free();
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -772,12 +471,6 @@ int main(int argc, char **argv)
 		world_test(a_command_can_be_the_worker),
 		world_test(several_pools_live_side_by_side),
 		world_test(a_host_with_cuda_and_threads_opens_a_pool),
-		world_test(sigterm_lets_a_worker_finish_and_leave),
-		world_test(an_endless_kernel_ends_at_its_deadline),
-		world_test(closing_ends_an_endless_kernel),
-		world_test(killed_and_stopped_workers_leave_no_memory),
-		world_test(a_killed_ward_leaves_no_memory),
-		world_test(a_killed_host_leaves_no_memory),
 	};
 
 	if (gw_is_worker())
