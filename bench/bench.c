@@ -242,6 +242,21 @@ void payload_check(const void *output, uint64_t bytes, uint64_t seed)
 		bench_die("a transport returned something else than what was worked out");
 }
 
+/* A pool decides by the processors of both sides together whether it spins. */
+static void pin_to_both(void)
+{
+	const char *text = getenv(PIN_ENV);
+	int processors[2];
+	cpu_set_t set;
+
+	if (!text || sscanf(text, "%d %d", &processors[0], &processors[1]) != 2)
+		return;
+	CPU_ZERO(&set);
+	CPU_SET(processors[BENCH_HOST], &set);
+	CPU_SET(processors[BENCH_PEER], &set);
+	(void)bench_os(sched_setaffinity(0, sizeof(set), &set), "sched_setaffinity");
+}
+
 struct gw_pool *bench_pool(uint32_t workers, uint64_t spin_ns, uint32_t queue_depth)
 {
 	struct gw_pool_options options = GW_OPTIONS(struct gw_pool_options);
@@ -249,9 +264,12 @@ struct gw_pool *bench_pool(uint32_t workers, uint64_t spin_ns, uint32_t queue_de
 	struct gw_pool *pool;
 
 	options.workers_per_device = workers;
-	options.spin_ns = (uint32_t)spin_ns;
+	/* A row that spins is the pool as it is by default. */
+	options.spin_ns = spin_ns ? 0 : GW_NO_SPIN;
 	options.queue_depth = queue_depth;
+	pin_to_both();
 	if (gw_pool_open(&pool, &options, &error) < 0)
 		bench_die("%s", error.msg);
+	bench_pin(BENCH_HOST);
 	return pool;
 }

@@ -383,8 +383,8 @@ static void tasks_close(void *state)
 /* ---- all of them ---- */
 
 static const struct way ways[] = {
-	{"gpuward", 0, tasks_open, tasks_send, tasks_receive, tasks_close},
-	{"gpuward, spins 20 us", SPIN_NS, tasks_open, tasks_send, tasks_receive, tasks_close},
+	{"gpuward, no spin", 0, tasks_open, tasks_send, tasks_receive, tasks_close},
+	{"gpuward, default", SPIN_NS, tasks_open, tasks_send, tasks_receive, tasks_close},
 	{"bare ring", 0, ring_open, ring_send, ring_receive, ring_close},
 	{"bare ring, spins 20 us", SPIN_NS, ring_open, ring_send, ring_receive, ring_close},
 	{"pipe", 0, pipe_open, stream_send, stream_receive, stream_close},

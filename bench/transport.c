@@ -419,7 +419,7 @@ static void tasks_close(void *state)
 
 const struct transport transports[] = {
 	{"futex ping-pong", NO_LIMIT, 0, futex_open, futex_trip, futex_close},
-	{"gpuward", NO_LIMIT, 0, tasks_open, tasks_trip, tasks_close},
+	{"gpuward, no spin", NO_LIMIT, 0, tasks_open, tasks_trip, tasks_close},
 	{"pipe", NO_LIMIT, 0, pipe_open, stream_trip, stream_close},
 	{"unix SEQPACKET", PACKET_MAX, 0, socket_packet_open, stream_trip, stream_close},
 	{"unix STREAM", NO_LIMIT, 0, socket_stream_open, stream_trip, stream_close},
@@ -427,6 +427,6 @@ const struct transport transports[] = {
 	{"ZeroMQ ipc", NO_LIMIT, 0, queue_open, queue_trip, queue_close},
 #endif
 	{"futex, spins 20 us", NO_LIMIT, SPIN_NS, futex_open, futex_trip, futex_close},
-	{"gpuward, spins 20 us", NO_LIMIT, SPIN_NS, tasks_open, tasks_trip, tasks_close},
+	{"gpuward, default", NO_LIMIT, SPIN_NS, tasks_open, tasks_trip, tasks_close},
 	{.name = NULL},
 };

@@ -55,6 +55,9 @@ extern "C" {
 /* For a deadline or a wait: never give up. */
 #define GW_FOREVER UINT64_MAX
 
+/* For spin_ns: sleep at once. */
+#define GW_NO_SPIN 1
+
 /* Any device of the pool. */
 #define GW_ANY_DEVICE (-1)
 
@@ -302,7 +305,10 @@ struct gw_pool_options {
 	uint64_t restart_max_ns; /* 0 = 5 s */
 	uint32_t
 		max_start_failures; /* starts in a row that never got ready; then the slot fails; 0 = 5 */
-	uint32_t spin_ns; /* how long a side that waits spins before it sleeps; 0 = not at all */
+	/* How long a side that waits spins before it sleeps, at most: it learns whether that pays, and
+	 * sleeps at once where it does not. 0 = 20 us where this thread may use more than one processor,
+	 * not at all where it has only one; GW_NO_SPIN = not at all. */
+	uint32_t spin_ns;
 };
 
 /* An option structure with every field at its default: struct gw_x o = GW_OPTIONS(struct gw_x). */

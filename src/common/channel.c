@@ -193,9 +193,12 @@ static bool spin_for_entry(struct channel *channel, uint32_t number, const atomi
 }
 
 void channel_wait_entry(struct channel *channel, uint32_t number, const atomic_bool *stop,
-			uint64_t spin_ns)
+			struct spin *spin)
 {
-	if (spin_for_entry(channel, number, stop, spin_ns))
+	bool paid = spin_for_entry(channel, number, stop, spin_budget(spin));
+
+	spin_learn(spin, paid);
+	if (paid)
 		return;
 	for (;;) {
 		/* Again each time: who wakes takes the mark away. */

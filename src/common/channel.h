@@ -45,6 +45,8 @@
 
 #include <gpuward.h>
 
+#include "common/spin.h"
+
 #define CHANNEL_MAGIC	    0x6e686377U /* "wchn" */
 #define CHANNEL_LAYOUT	    2U
 #define CHANNEL_DEPTH	    256U
@@ -163,9 +165,9 @@ void channel_complete(struct channel *channel, uint32_t number, int event_fd);
  */
 uint32_t channel_announce_host(struct channel *channel);
 
-/* Worker: sleeps until entry NUMBER is there or *STOP is true; spins SPIN_NS first. */
+/* Worker: sleeps until entry NUMBER is there or *STOP is true; spins first as SPIN says. */
 void channel_wait_entry(struct channel *channel, uint32_t number, const atomic_bool *stop,
-			uint64_t spin_ns);
+			struct spin *spin);
 
 /* Gets the worker out of its sleep, if it sleeps: for the host after a push, and for the worker's control
  * thread after it has set *STOP. */

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -25,6 +26,9 @@
 
 #define GIB UINT64_C(1073741824)
 #define MS  UINT64_C(1000000)
+
+/* A wake-up of an idle processor costs this much and more; spinning that long at most doubles a wait. */
+#define DEFAULT_SPIN_NS 20000U
 
 /* Sizes are rounded up to powers of two in an arena: twice the limit always has room. */
 #define ARENA_FACTOR 2U
@@ -57,6 +61,16 @@ int pool_check_alive(const struct gw_pool *pool, struct gw_error *ret_error)
 	return 0;
 }
 
+/* Two sides that spin on one processor keep it from each other. */
+static uint32_t default_spin_ns(void)
+{
+	cpu_set_t processors;
+
+	if (sched_getaffinity(0, sizeof(processors), &processors) < 0)
+		return 0;
+	return CPU_COUNT(&processors) > 1 ? DEFAULT_SPIN_NS : 0;
+}
+
 static void fill_defaults(struct gw_pool_options *options)
 {
 	struct gw_pool_options *o = options;
@@ -73,6 +87,10 @@ static void fill_defaults(struct gw_pool_options *options)
 	o->restart_min_ns = o->restart_min_ns ? o->restart_min_ns : 10 * MS;
 	o->restart_max_ns = o->restart_max_ns ? o->restart_max_ns : 5000 * MS;
 	o->max_start_failures = o->max_start_failures ? o->max_start_failures : 5;
+	if (o->spin_ns == 0)
+		o->spin_ns = default_spin_ns();
+	else if (o->spin_ns == GW_NO_SPIN)
+		o->spin_ns = 0;
 }
 
 static int check_devices(const struct gw_pool_options *o, struct gw_error *ret_error)
@@ -292,6 +310,7 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 		memcpy(&pool->options, options,
 		       options->size < sizeof(*options) ? options->size : sizeof(*options));
 	fill_defaults(&pool->options);
+	pool->spin.limit_ns = pool->options.spin_ns;
 	result = check_options(&pool->options, ret_error);
 	if (result == 0)
 		result = build(pool, ret_error);

@@ -102,6 +102,7 @@ struct gw_pool {
 	bool leader_polls;	/* it sleeps in poll(): there is no futex_waitv here */
 	uint32_t followers;	/* threads that sleep on `changed` */
 	_Atomic uint32_t kick;	/* moved when the leader has to look again */
+	struct spin spin;	/* the leader's */
 	bool polled;		/* the host uses gw_pool_fd() */
 	bool dispatching;	/* the thread that polls takes in news itself */
 	uint8_t *owner;		/* a page that reads 1 here and 0 in a forked child */

@@ -246,19 +246,23 @@ static void lead(struct gw_pool *pool, uint64_t deadline_ns)
 	struct watch watch;
 	bool poll_instead = pool->leader_polls || ward_is_starting(pool);
 	bool no_waitv = pool->leader_polls;
+	uint64_t budget_ns = spin_budget(&pool->spin);
+	bool paid;
 
 	pool->leader = true;
 	watch_all(pool, &watch);
 	if (poll_instead)
 		wait_arm_polling(pool);
 	(void)pthread_mutex_unlock(&pool->lock);
-	if (!spin(&watch, pool->options.spin_ns, deadline_ns) && !announce(&watch)) {
+	paid = spin(&watch, budget_ns, deadline_ns);
+	if (!paid && !announce(&watch)) {
 		if (poll_instead)
 			sleep_by_poll(pool, deadline_ns);
 		else
 			no_waitv = !can_wait_any(&watch, deadline_ns);
 	}
 	(void)pthread_mutex_lock(&pool->lock);
+	spin_learn(&pool->spin, paid);
 	pool->leader = false;
 	pool->leader_polls = no_waitv;
 	unwatch(pool, &watch);

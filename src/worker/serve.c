@@ -114,7 +114,7 @@ void serve(struct worker *worker)
 	for (uint32_t number = 0;; number++) {
 		struct channel_entry entry;
 
-		channel_wait_entry(channel, number, &worker->stop, worker->spin_ns);
+		channel_wait_entry(channel, number, &worker->stop, &worker->spin);
 		if (atomic_load(&worker->stop))
 			return;
 		if (channel_claim(channel, number, &entry)) {

@@ -44,8 +44,8 @@ static int read_environment(struct worker *worker, struct gw_error *ret_error)
 
 	if (!text ||
 	    sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNd32 ":%" SCNu64 ":%" SCNu64,
-		   &layout, &worker->slot, &worker->incarnation, &worker->device, &worker->spin_ns,
-		   &worker->stop_deadline_ns) != 6)
+		   &layout, &worker->slot, &worker->incarnation, &worker->device,
+		   &worker->spin.limit_ns, &worker->stop_deadline_ns) != 6)
 		return err_own(ret_error, GW_EVERSION,
 			       WIRE_WORKER_ENV " is not what this version understands: ward and "
 					       "worker must be from the same build");

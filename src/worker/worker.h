@@ -30,7 +30,7 @@ struct worker {
 	uint32_t slot;
 	uint32_t incarnation;
 	int32_t device; /* the pool's number, or -1 */
-	uint64_t spin_ns;
+	struct spin spin;
 	uint64_t stop_deadline_ns;
 
 	const struct gw_function *functions;

@@ -13,8 +13,8 @@ import tempfile
 import unittest
 
 BENCH, SOFTGPU = sys.argv[1:3]
-TRANSPORTS = ["futex ping-pong", "gpuward", "pipe", "unix STREAM", "futex, spins 20 us", "gpuward, spins 20 us"]
-WAYS = ["gpuward", "gpuward, spins 20 us", "bare ring", "pipe", "unix SEQPACKET", "unix STREAM"]
+TRANSPORTS = ["futex ping-pong", "gpuward, no spin", "pipe", "unix STREAM", "futex, spins 20 us", "gpuward, default"]
+WAYS = ["gpuward, no spin", "gpuward, default", "bare ring", "pipe", "unix SEQPACKET", "unix STREAM"]
 KINDS = ["null write", "misaligned write", "shared out of range", "assert", "trap"]
 
 

@@ -198,6 +198,7 @@ static int shows_environment(void)
 static int works(void)
 {
 	atomic_bool stop = false;
+	struct spin never = {0};
 	struct channel_entry entry;
 	struct channel_map map;
 
@@ -205,7 +206,7 @@ static int works(void)
 		return 93;
 	send_ready("quick", "endless");
 	for (uint32_t number = 0;; number++) {
-		channel_wait_entry(map.shared, number, &stop, 0);
+		channel_wait_entry(map.shared, number, &stop, &never);
 		if (!channel_claim(map.shared, number, &entry))
 			return 94;
 		atomic_store(&map.shared->running_since_ns, now_ns());

@@ -39,7 +39,7 @@ struct ring {
 	uint32_t depth;	    /* of the queue */
 	uint32_t withdraw;  /* one of so many is withdrawn; 0 = none */
 	bool by_descriptor; /* the host sleeps in poll() and not on the word */
-	uint64_t spin_ns;   /* of the worker */
+	struct spin spin;   /* of the worker */
 	atomic_bool stop;   /* ends the worker */
 	struct seed seed;   /* the host's */
 	uint8_t *withdrawn; /* per entry, by the host */
@@ -82,7 +82,7 @@ static void *worker(void *argument)
 	for (uint32_t number = 0;; number++) {
 		struct channel_entry entry;
 
-		channel_wait_entry(channel, number, &ring->stop, ring->spin_ns);
+		channel_wait_entry(channel, number, &ring->stop, &ring->spin);
 		if (atomic_load(&ring->stop))
 			return NULL;
 		if (channel_claim(channel, number, &entry))
@@ -273,7 +273,7 @@ static void no_wakeup_is_lost(void **state)
 
 static void a_spinning_worker_loses_no_wakeup(void **state)
 {
-	struct ring ring = {.count = 15000, .depth = 1, .spin_ns = 3000};
+	struct ring ring = {.count = 15000, .depth = 1, .spin = {.limit_ns = 3000}};
 
 	(void)state;
 	run_ring(&ring, "one at a time, spinning");
