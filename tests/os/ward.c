@@ -143,7 +143,7 @@ static void the_environment_names_slot_and_device(void **state)
 		first = up->slot == 0;
 		assert_int_equal(up->device, first ? 2 : 0);
 		assert_string_equal(up->functions[0],
-				    first ? "1:0:0:2:9:5000000000" : "1:1:0:0:9:5000000000");
+				    first ? "1:0:0:2:9:500000000" : "1:1:0:0:9:500000000");
 		assert_string_equal(up->functions[1],
 				    first ? "PCI_BUS_ID/7" : "PCI_BUS_ID/GPU-aaa");
 	}

@@ -68,7 +68,7 @@ void host_init(struct host *host, const char *behaviour)
 	host->open.max_start_failures = 3;
 	host->open.output_bytes = 4096;
 	host->open.start_deadline_ns = 10 * SECOND;
-	host->open.stop_deadline_ns = 5 * SECOND;
+	host->open.stop_deadline_ns = SECOND / 2;
 	host->open.restart_min_ns = 1 * MILLISECOND;
 	host->open.restart_max_ns = 4 * MILLISECOND;
 	host_set_command(host, TEST_WORKER, behaviour);
