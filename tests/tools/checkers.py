@@ -267,5 +267,26 @@ class Counts(Case):
         self.assertEqual(self.count(0), (77, ""))
 
 
+class Check(unittest.TestCase):
+    def check(self, *arguments):
+        return run("../check", *arguments)
+
+    def test_a_slip_beside_a_good_name_is_an_error(self):
+        status, out = self.check("layers", "nosuch")
+        self.assertEqual(status, 2)
+        self.assertIn("no such step: nosuch", out)
+        self.assertNotIn("== layers", out)
+
+    def test_a_mode_is_no_name(self):
+        for mode in ("all", "list", "layers sizes", "*"):
+            self.assertEqual(self.check(mode)[0], 2, mode)
+
+    def test_every_step_is_listed(self):
+        status, out = self.check("--list")
+        self.assertEqual(status, 0)
+        for name in ("format", "quick", "fuzz"):
+            self.assertRegex(out, f"(?m)^{name} ")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
