@@ -239,7 +239,8 @@ struct gw_function {
 	 * Runs in: the worker's main thread, one call at a time, with the device's primary context
 	 * current (where the pool has devices).
 	 * Returns 0, or any other number on failure. CUresult and cudaError_t can be returned as they
-	 * are: those that poison the process end this worker, and the task runs again in a new one.
+	 * are: in a pool with devices those that poison the process end this worker, and the task runs
+	 * again in a new one.
 	 */
 	int (*run)(struct gw_call *call);
 	/* Once per worker, before the worker is ready: load modules, warm up. May be NULL. Returns 0, or
@@ -423,7 +424,7 @@ struct gw_task_options {
 
 /*
  * Makes a task for FUNCTION. Its input lies in memory that every worker can read: fill it at
- * gw_task_input() and then submit, with no copy.
+ * gw_task_input() and then submit, with no copy. OPTIONS may be NULL: all defaults.
  *
  * Owns: the caller owns *RET_TASK and ends it with gw_task_free().
  * Returns 0; -EINVAL; GW_ENOFUNCTION (the message lists what there is); -EMSGSIZE larger than the
