@@ -2,6 +2,7 @@
 #include "ward/report.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,16 +63,28 @@ static void tell_by_death(struct gw_exit *exit, const struct report_facts *facts
 	}
 }
 
+/* Of "what happened: only a new process works" the first half: the pool does the second by itself, and
+ * all of it does not fit into the text of an exit. */
+static int bytes_of_text(const char *text, int result)
+{
+	const char *advice = strstr(text, ": ");
+
+	return (int)(gw_cuda_class(result) == GW_FAULT_POISONED && advice
+			     ? advice - text
+			     : (ptrdiff_t)strlen(text));
+}
+
 static void tell_cuda(struct gw_exit *exit, const struct cause *cause)
 {
 	const char *name = gw_cuda_name(cause->cuda);
+	const char *text = gw_cuda_text(cause->cuda);
 
 	exit->cuda = cause->cuda;
 	exit->value = cause->cuda;
 	say(exit, "died of CUDA error %d%s%s", cause->cuda, name ? " " : "", name ? name : "");
 	if (cause->task > 0)
 		say(exit, " in task %llu", (unsigned long long)cause->task);
-	say(exit, ": %s", gw_cuda_text(cause->cuda));
+	say(exit, ": %.*s", bytes_of_text(text, cause->cuda), text);
 }
 
 static void tell_by_cause(struct gw_exit *exit, const struct report_facts *facts)

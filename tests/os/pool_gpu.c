@@ -56,6 +56,9 @@ static void check_story(struct gw_task *task, int cuda)
 	assert_true(exit.started_ns < exit.noticed_ns);
 	assert_true(exit.noticed_ns <= exit.gone_ns);
 	assert_non_null(strstr(exit.text, gw_cuda_name(cuda)));
+	/* Whole, and without the advice that the pool has followed already. */
+	assert_true(strlen(exit.text) < sizeof(exit.text) - 1);
+	assert_null(strstr(exit.text, "only a new"));
 }
 
 static void each_fault_is_run_again(void **state)
