@@ -9,6 +9,7 @@
 #include "gpu/dl.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 
@@ -38,8 +39,8 @@ int dl_open(const char *soname, const char *install, void **ret_library, struct 
 	if (!reason)
 		reason = "no reason given";
 	if (is_missing(soname, reason))
-		return err_own(ret_error, GW_EDRIVER, "%s is not on this machine: %s", soname,
-			       install);
+		return err_set(ret_error, GW_EDRIVER, GW_DOMAIN_OS, ENOENT,
+			       "%s is not on this machine: %s", soname, install);
 	return err_own(ret_error, GW_EDRIVER, "%s cannot be loaded: %s", soname, reason);
 }
 

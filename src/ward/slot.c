@@ -50,6 +50,9 @@ static bool is_hopeless(const struct gw_error *error)
 	case GW_ENOFUNCTION:
 		return true;
 	case GW_EDRIVER:
+		/* The driver's library is not there; or the driver says that this node does not work. */
+		if (error->domain == GW_DOMAIN_OS)
+			return error->native == ENOENT;
 		return error->domain == GW_DOMAIN_CUDA &&
 		       gw_cuda_class((int)error->native) == GW_FAULT_NODE;
 	default:

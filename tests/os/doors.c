@@ -171,9 +171,9 @@ static void a_missing_library_says_what_to_install(void **state)
 		printf("this machine has a driver\n");
 		skip();
 	}
-	expect("cuda", GW_EDRIVER, GW_DOMAIN_GPUWARD, 0,
+	expect("cuda", GW_EDRIVER, GW_DOMAIN_OS, ENOENT,
 	       "libcuda.so.1 is not on this machine: install");
-	expect("nvml", GW_EDRIVER, GW_DOMAIN_GPUWARD, 0,
+	expect("nvml", GW_EDRIVER, GW_DOMAIN_OS, ENOENT,
 	       "libnvidia-ml.so.1 is not on this machine: install");
 }
 

@@ -329,6 +329,12 @@ static void the_workers_own_reason_is_preferred(void **state)
 	assert_string_equal(error->msg, "the driver does not match");
 	close_and_finish();
 
+	start("no-library");
+	error = expect_given_up(1);
+	assert_int_equal(error->code, GW_EDRIVER);
+	assert_int_equal(error->native, ENOENT);
+	close_and_finish();
+
 	start("no-memory"); /* the next try may */
 	error = expect_given_up(3);
 	assert_int_equal(error->code, -ENOMEM);

@@ -117,6 +117,11 @@ static int no_driver(void)
 	return cannot_start(GW_EDRIVER, GW_DOMAIN_CUDA, 803, "the driver does not match");
 }
 
+static int no_library(void)
+{
+	return cannot_start(GW_EDRIVER, GW_DOMAIN_OS, ENOENT, "libcuda.so.1 is not here");
+}
+
 static int no_memory(void)
 {
 	return cannot_start(-ENOMEM, GW_DOMAIN_CUDA, 2, "no device memory is left");
@@ -257,6 +262,7 @@ int main(int argc, char **argv)
 		{"faults-and-stays", faults_and_stays},
 		{"mute", mute},
 		{"no-driver", no_driver},
+		{"no-library", no_library},
 		{"no-memory", no_memory},
 		{"garbage", garbage},
 		{"garbage-lengths", garbage_lengths},
