@@ -256,6 +256,8 @@ struct gw_function {
  *	if (gw_is_worker())
  *		return gw_worker_run(functions);
  *
+ * In a worker gw_pool_open() refuses until gw_worker_run() was called: a main() without these lines would
+ * start workers without end.
  * Runs in: any process, before it starts threads. Source: the environment variable GPUWARD_WORKER.
  */
 GW_PUBLIC bool gw_is_worker(void);

@@ -288,6 +288,22 @@ static int wait_first_worker(struct gw_pool *pool, struct gw_error *ret_error)
 	return result == GW_EPOOLFAILED ? pool->failure.code : result;
 }
 
+/* A main() that does not begin with gw_is_worker() opens a pool in each worker, whose worker opens the
+ * next one, without end. The ward is told, so that the first host hears the reason. */
+static int refuse_in_worker(struct gw_error *ret_error)
+{
+	struct wire_start_failed failed = {0};
+
+	(void)err_own(&failed.error, -EINVAL,
+		      "the worker opened a pool of its own: main() must begin with "
+		      "if (gw_is_worker()) return gw_worker_run(functions);");
+	wire_header_init(&failed.header, WIRE_START_FAILED, sizeof(failed));
+	(void)wire_send(WIRE_WORKER_SOCKET, &failed, NULL, 0);
+	if (ret_error)
+		*ret_error = failed.error;
+	return -EINVAL;
+}
+
 int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *options,
 		 struct gw_error *ret_error)
 {
@@ -298,6 +314,8 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 		return err_own(ret_error, -EINVAL,
 			       "gw_pool_open: ret_pool is NULL, or options were not set by "
 			       "GW_OPTIONS()");
+	if (gw_is_worker())
+		return refuse_in_worker(ret_error);
 	pool = calloc(1, sizeof(*pool));
 	if (!pool)
 		return err_os(ret_error, ENOMEM, "no memory for a pool");

@@ -37,6 +37,9 @@
 /* A user that nobody is, so that its processes can be counted. */
 #define NOBODY 54321
 
+/* The argument of a worker that does not know that it is one. */
+#define FORGETFUL "forgetful"
+
 /* ---- the worker ---- */
 
 static int run_empty(struct gw_call *call)
@@ -284,6 +287,30 @@ static void a_worker_that_never_says_ready_is_given_up(void **state)
 		       "3 starts in a row failed");
 	expect_command_refused("true", GW_EPOOLFAILED, "exited with code 0 before it was ready",
 			       "3 starts in a row failed");
+}
+
+/* What a program does whose main() does not begin with gw_is_worker(). */
+static int forget_to_be_a_worker(void)
+{
+	struct gw_pool_options options = small();
+	struct gw_pool *pool = NULL;
+	int result = gw_pool_open(&pool, &options, NULL);
+
+	gw_pool_close(pool);
+	return result == -EINVAL ? 1 : 0;
+}
+
+static void a_main_that_forgets_to_be_a_worker_is_told(void **state)
+{
+	char self[256] = "";
+	const char *const command[] = {self, FORGETFUL, NULL};
+	struct gw_pool_options options = small();
+
+	(void)state;
+	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
+	options.command = command;
+	expect_refusal(&options, -EINVAL, "main() must begin with if (gw_is_worker())",
+		       "3 starts in a row failed");
 }
 
 static void another_version_is_refused(void **state)
@@ -634,6 +661,7 @@ int main(int argc, char **argv)
 		world_test(garbage_in_results_is_refused),
 		world_test(a_program_that_cannot_run_is_named),
 		world_test(a_worker_that_never_says_ready_is_given_up),
+		world_test(a_main_that_forgets_to_be_a_worker_is_told),
 		world_test(another_version_is_refused),
 		world_test(a_ward_that_is_missing_is_named),
 		world_test(a_device_that_does_not_exist_is_named),
@@ -647,6 +675,8 @@ int main(int argc, char **argv)
 		world_test(a_kernel_that_is_too_old_is_named),
 	};
 
+	if (argc == 2 && strcmp(argv[1], FORGETFUL) == 0)
+		return forget_to_be_a_worker();
 	if (gw_is_worker())
 		return gw_worker_run(functions);
 	if (argc == 2)
