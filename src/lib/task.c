@@ -160,7 +160,9 @@ int gw_task_new(struct gw_pool *pool, const char *function, const struct gw_task
 	int result;
 
 	if (!pool || !function || !ret_task || (options && options->size == 0))
-		return err_own(ret_error, -EINVAL, "gw_task_new: a parameter is NULL or unset");
+		return err_own(ret_error, -EINVAL,
+			       "gw_task_new: a parameter is NULL, or options were not set by "
+			       "GW_OPTIONS()");
 	if (options)
 		memcpy(&chosen, options,
 		       options->size < sizeof(chosen) ? options->size : sizeof(chosen));
