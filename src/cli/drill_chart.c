@@ -82,10 +82,12 @@ static void print_bars(const struct drill_crash *crash, uint64_t most, const str
 void drill_chart(const struct drill *drill)
 {
 	uint64_t most = longest(drill);
+	const struct look *look = out_has_utf8() ? &blocks : &ascii;
 
-	(void)printf("\nn noticed  x old process gone  m its memory back  G next good kernel; %d "
-		     "columns are %.0f ms\n",
-		     WIDTH, (double)most / 1e6);
+	(void)printf("\n%s not noticed yet  n noticed  x old process gone  m its memory back  "
+		     "%s recovering  G next good kernel\n"
+		     "%s the same without gpuward; %d columns are %.0f ms\n",
+		     look->unnoticed, look->noticed, look->by_hand, WIDTH, (double)most / 1e6);
 	for (size_t i = 0; i < drill->n_crash; i++)
-		print_bars(&drill->crash[i], most, out_has_utf8() ? &blocks : &ascii);
+		print_bars(&drill->crash[i], most, look);
 }

@@ -70,8 +70,11 @@ static void print_head(const struct drill *drill)
 		     drill->driver.driver[0] ? drill->driver.driver : "unknown");
 	if (nodes_emulated())
 		(void)printf("(an emulated GPU, %s)\n",
-			     soft_is_measured() ? "with delays as measured on an H200"
-						: "without the delays of a real one");
+			     soft_is_measured()
+				     ? "with delays as measured on an H200, but for the end of a "
+				       "process:\n there it takes 60 to 110 ms more, which GONE, "
+				       "MEMORY BACK and BY HAND lack here"
+				     : "without the delays of a real one");
 }
 
 static void print_crash_table(const struct drill *drill)

@@ -42,6 +42,8 @@ class Drill(helper.CommandLine):
         for kind, code in CODES.items():
             self.assertRegex(done.stdout, rf"(?m)^  {kind} +[#\-nxmG]*G$")
             self.assertIn(f"says 0, then {code}", done.stdout)
+        for shade in ("# not noticed yet", "- recovering", ". the same without gpuward"):
+            self.assertIn(shade, done.stdout)
         self.assertIn("Device memory in use: 0 MiB before, 0 MiB after", done.stdout)
         self.assertTrue(done.stdout.isascii())
 
@@ -53,7 +55,7 @@ class Drill(helper.CommandLine):
     def test_delays_of_a_real_one(self):
         done = self.drill("crash", "--kinds", "assert")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("with delays as measured on an H200", done.stdout)
+        self.assertIn("with delays as measured on an H200, but for the end of a process", done.stdout)
 
     def check_numbers(self, row, *keys):
         for key in keys:
