@@ -24,6 +24,10 @@
 #define SAMPLE_NS	 1000000ULL
 #define RUN_DEADLINE_NS	 60000000000ULL
 
+/* A CUDA that takes longer to start does not answer; it gets a second chance. */
+#define START_DEADLINE_NS 15000000000ULL
+#define START_TRIES	  2U
+
 /* Memory with the stamps. It has no name in any folder, so nothing is left of it if the drill is killed:
  * a worker opens it as a descriptor of this process. */
 struct stamp_file {
@@ -278,8 +282,14 @@ int drill_crash_run(struct drill *drill, struct gw_error *ret_error)
 	options.n_devices = 1;
 	options.total_input_bytes = options.total_output_bytes = 1 << 20;
 	options.max_input_bytes = options.max_output_bytes = 1 << 20;
+	options.start_deadline_ns = START_DEADLINE_NS;
+	options.max_start_failures = START_TRIES;
 	out_progress("starting a worker");
 	result = gw_pool_open(&pool, &options, ret_error);
+	if (result == -ETIMEDOUT)
+		return err_set(ret_error, GW_EDRIVER, GW_DOMAIN_OS, ETIMEDOUT,
+			       "CUDA does not answer (%llu s, %u times)",
+			       START_DEADLINE_NS / 1000000000U, START_TRIES);
 	if (result < 0)
 		return result;
 	result = run_kinds(drill, pool, ret_error);

@@ -23,7 +23,7 @@
 #include "common/fd.h"
 #include "gpu/nodes.h"
 
-#define HELLO_DEADLINE_MS 60000
+#define HELLO_DEADLINE_MS 30000
 #define END_DEADLINE_NS	  30000000000ULL
 
 /* A running holder. */
@@ -80,8 +80,9 @@ static int receive_hello(struct holder *holder, struct drill_hello *ret_hello)
 	struct pollfd fd = {.fd = holder->socket, .events = POLLIN};
 	struct cmsghdr *rights;
 
-	if (poll(&fd, 1, HELLO_DEADLINE_MS) != 1 ||
-	    recvmsg(holder->socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*ret_hello))
+	if (poll(&fd, 1, HELLO_DEADLINE_MS) == 0)
+		return -ETIMEDOUT;
+	if (recvmsg(holder->socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*ret_hello))
 		return -EIO;
 	rights = CMSG_FIRSTHDR(&message);
 	if (rights && rights->cmsg_type == SCM_RIGHTS)
@@ -100,7 +101,11 @@ static int start_holder(struct drill *drill, enum drill_way way, struct holder *
 	result = spawn_holder(drill, way, holder, ret_error);
 	if (result < 0)
 		return result;
-	if (receive_hello(holder, &hello) < 0)
+	result = receive_hello(holder, &hello);
+	if (result == -ETIMEDOUT)
+		return err_set(ret_error, GW_EDRIVER, GW_DOMAIN_OS, ETIMEDOUT,
+			       "CUDA does not answer (%d s)", HELLO_DEADLINE_MS / 1000);
+	if (result < 0)
 		return err_own(ret_error, -EIO, "the process that holds memory ended too early");
 	if (hello.code != 0)
 		return err_own(ret_error, hello.code, "%s", hello.message);

@@ -133,6 +133,14 @@ class Drill(helper.CommandLine):
         self.machine("nvml_hang=1")
         self.one_line(self.drill("crash"), 4, "driver does not answer (5 s)")
 
+    def test_a_cuda_that_hangs(self):
+        self.machine("cuda_hang=1")
+        running = [subprocess.Popen([helper.PROGRAM, "--soft", "drill", what], env=self.environment, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for what in ("crash", "release")]
+        for process in running:
+            out, err = process.communicate(timeout=60)
+            self.one_line(subprocess.CompletedProcess([], process.returncode, out, err), 4, "CUDA does not answer")
+
     @unittest.skipIf(os.geteuid() != 0, "needs root, to be somebody else")
     def test_no_permission(self):
         folder = self.machine("delays=zero")
