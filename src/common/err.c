@@ -6,6 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names and paths come from users, and a terminal obeys control characters. */
+static void keep_one_line(char *text)
+{
+	for (; *text; text++) {
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+	}
+}
+
 __attribute__((format(printf, 5, 0))) static int fill(struct gw_error *error, int code,
 						      enum gw_domain domain, int64_t native,
 						      const char *format, va_list arguments)
@@ -16,6 +25,7 @@ __attribute__((format(printf, 5, 0))) static int fill(struct gw_error *error, in
 	error->domain = domain;
 	error->native = native;
 	(void)vsnprintf(error->msg, sizeof(error->msg), format, arguments);
+	keep_one_line(error->msg);
 	return code;
 }
 

@@ -68,3 +68,10 @@ uint64_t now_ns(void)
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
+
+uint64_t after_ns(uint64_t period_ns)
+{
+	uint64_t now = now_ns();
+
+	return period_ns > UINT64_MAX - now ? UINT64_MAX : now + period_ns;
+}

@@ -48,6 +48,9 @@ int fd_set_nonblocking(int fd);
 /* Now on CLOCK_MONOTONIC, in nanoseconds. */
 uint64_t now_ns(void);
 
+/* The time PERIOD_NS from now, or GW_FOREVER where no clock gets there: periods come from users. */
+uint64_t after_ns(uint64_t period_ns);
+
 /* Tells the processor that the caller spins. */
 static inline void cpu_pause(void)
 {

@@ -366,14 +366,15 @@ static void wait_workers(struct gw_pool *pool)
 static void end_ward(struct gw_pool *pool)
 {
 	struct procref ward = {.pid = pool->ward_pid, .pidfd = pool->ward_pidfd};
+	uint64_t late = pool->options.stop_deadline_ns;
 	struct procref_end end;
 
 	if (pool->ward_pidfd < 0)
 		return;
 	if (!pool->ward_lost)
 		orders_close(pool);
-	if (procref_wait(&ward, wait_deadline(pool->options.stop_deadline_ns + CLOSE_SLACK_NS),
-			 &end) == 0) {
+	late = late > GW_FOREVER - CLOSE_SLACK_NS ? GW_FOREVER : late + CLOSE_SLACK_NS;
+	if (procref_wait(&ward, after_ns(late), &end) == 0) {
 		(void)procref_signal(&ward, SIGKILL);
 		(void)procref_wait(&ward, GW_FOREVER, &end);
 	}

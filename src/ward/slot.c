@@ -81,7 +81,7 @@ static enum slot_state go_on(struct slot *slot, const struct tally_run *run)
 		outbox_failed(slot, &slot->start_error);
 		return SLOT_FAILED;
 	}
-	slot->next_start_ns = now_ns() + verdict.pause_ns;
+	slot->next_start_ns = after_ns(verdict.pause_ns);
 	/* Otherwise slot_gone_was_sent() does it. */
 	if (!slot->outbox.has_gone)
 		loop_set_timer(&slot->timer, slot->next_start_ns);
@@ -101,7 +101,7 @@ static enum slot_state do_start(struct slot *slot, const struct happening *what)
 
 	(void)what;
 	if (slot_start_process(slot, &error) == 0) {
-		loop_set_timer(&slot->timer, now_ns() + slot->ward->open.start_deadline_ns);
+		loop_set_timer(&slot->timer, after_ns(slot->ward->open.start_deadline_ns));
 		return SLOT_STARTING;
 	}
 	slot->start_error = error;
@@ -134,7 +134,7 @@ static enum slot_state do_ask(struct slot *slot, const struct happening *what)
 {
 	note_cause(slot, what->cause);
 	worker_link_send_stop(slot);
-	loop_set_timer(&slot->timer, now_ns() + slot->ward->open.stop_deadline_ns);
+	loop_set_timer(&slot->timer, after_ns(slot->ward->open.stop_deadline_ns));
 	return what->next;
 }
 

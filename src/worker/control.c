@@ -10,6 +10,7 @@
 #include "worker/worker.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,10 +29,10 @@ struct control {
 static int until(uint64_t deadline_ns)
 {
 	uint64_t now = now_ns();
+	uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
 
-	if (deadline_ns == GW_FOREVER)
-		return -1;
-	return deadline_ns <= now ? 0 : (int)((deadline_ns - now + 999999U) / 1000000U);
+	/* More than poll() can count, which is 24 days, is for ever. */
+	return left / 1000000U >= INT_MAX ? -1 : (int)((left + 999999U) / 1000000U);
 }
 
 /* What the ward wants; anything but a stop means that it is gone or not itself any more. */
@@ -49,7 +50,7 @@ static void take_order(const int fds[1])
 static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
 {
 	if (*deadline_ns == GW_FOREVER)
-		*deadline_ns = now_ns() + worker->stop_deadline_ns;
+		*deadline_ns = after_ns(worker->stop_deadline_ns);
 	atomic_store(&worker->stop, true);
 	channel_wake_worker(worker->channel.shared);
 }

@@ -8,12 +8,21 @@
  */
 #include "worker/worker.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/fd.h"
 #include "common/wire.h"
+
+/* Set in a child that a function forked. */
+static bool is_copy;
+
+static void note_fork(void)
+{
+	is_copy = true;
+}
 
 static bool is_fault(const struct worker *worker, int value)
 {
@@ -69,6 +78,9 @@ static int run_function(const struct worker *worker, const struct gw_function *f
 	int value = function->run(call);
 	int device;
 
+	/* Two processes cannot serve one channel, and nobody would ever end the copy. */
+	if (is_copy)
+		_exit(WORKER_EXIT_ALONE);
 	if (is_fault(worker, value))
 		leave_after_fault(value, call->task);
 	if (function->flags & GW_FUNCTION_SYNCED)
@@ -111,6 +123,7 @@ void serve(struct worker *worker)
 {
 	struct channel *channel = worker->channel.shared;
 
+	(void)pthread_atfork(NULL, NULL, note_fork);
 	for (uint32_t number = 0;; number++) {
 		struct channel_entry entry;
 

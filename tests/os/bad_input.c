@@ -30,6 +30,7 @@
 #include "../softgpu.h"
 #include "../world.h"
 #include "common/channel.h"
+#include "common/fd.h"
 #include "common/wire.h"
 
 #define MS UINT64_C(1000000)
@@ -84,11 +85,31 @@ static int run_many_results(struct gw_call *call)
 	return publish(0, 0, 77);
 }
 
+/* The child returns too: a second process in the loop of the worker. */
+static int run_fork_and_return(struct gw_call *call)
+{
+	pid_t child = fork();
+
+	if (child > 0)
+		memcpy(call->output, &child, sizeof(child));
+	call->output_bytes = sizeof(child);
+	return child < 0 ? 1 : 0;
+}
+
+static int run_slowly(struct gw_call *call)
+{
+	(void)call;
+	(void)usleep(200000);
+	return 0;
+}
+
 static const struct gw_function functions[] = {
 	{.name = "empty", .run = run_empty},
 	{.name = "long-output", .run = run_long_output},
 	{.name = "long-message", .run = run_long_message},
 	{.name = "many-results", .run = run_many_results},
+	{.name = "fork-and-return", .run = run_fork_and_return},
+	{.name = "slowly", .run = run_slowly},
 	{.name = NULL},
 };
 
@@ -200,6 +221,8 @@ static void wrong_tasks_are_named(void **state)
 	(void)state;
 	assert_int_equal(gw_task_new(pool, "nope", NULL, &task, &error), GW_ENOFUNCTION);
 	expect_text(&error, "no function 'nope'; it has: empty, long-output");
+	assert_int_equal(gw_task_new(pool, "no\n\x1b[31m", NULL, &task, &error), GW_ENOFUNCTION);
+	expect_text(&error, "no function 'no??[31m'");
 	options.input_bytes = (1 << 16) + 1;
 	assert_int_equal(gw_task_new(pool, "empty", &options, &task, &error), -EMSGSIZE);
 	expect_text(&error, "input of 65537 bytes is over the pool's max_input_bytes, 65536");
@@ -243,6 +266,57 @@ static void garbage_in_results_is_refused(void **state)
 		gw_task_free(task);
 	}
 	gw_pool_close(pool);
+}
+
+static void a_child_that_returns_into_its_worker_ends(void **state)
+{
+	struct gw_task_options options = GW_OPTIONS(struct gw_task_options);
+	struct gw_pool *pool = open_pool();
+	struct gw_outcome outcome = {0};
+	struct gw_task *task;
+	pid_t child, ended = 0;
+
+	(void)state;
+	options.output_bytes = sizeof(child);
+	assert_int_equal(gw_task_start(pool, "fork-and-return", NULL, &options, &task, NULL), 0);
+	assert_int_equal(gw_task_wait(task, 10000 * MS, &outcome, NULL), 1);
+	assert_int_equal(outcome.kind, GW_DONE);
+	memcpy(&child, outcome.output, sizeof(child));
+	gw_task_free(task);
+	gw_pool_close(pool);
+	/* It has become this process's own child: world_begin() makes it the reaper. */
+	for (int i = 0; i < 1000 && ended == 0; i++) {
+		ended = waitpid(child, NULL, WNOHANG);
+		(void)usleep(ended == 0 ? 10000 : 0);
+	}
+	assert_int_equal(ended, child);
+}
+
+/* GW_FOREVER, and what is only nearly as long. */
+static void deadlines_without_end_never_run_out(void **state)
+{
+	static const uint64_t long_ns[] = {GW_FOREVER, GW_FOREVER - 1, UINT64_C(1) << 63,
+					   UINT64_C(1) << 52};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(long_ns) / sizeof(long_ns[0]); i++) {
+		struct gw_pool_options options = small();
+		struct gw_error error = {0};
+		struct gw_pool *pool = NULL;
+		struct gw_task *task;
+		uint64_t began;
+
+		options.start_deadline_ns = options.stop_deadline_ns = long_ns[i];
+		options.task_deadline_ns = options.restart_max_ns = long_ns[i];
+		if (gw_pool_open(&pool, &options, &error) != 0)
+			fail_msg("gw_pool_open: %s", error.msg);
+		assert_int_equal(gw_task_start(pool, "slowly", NULL, NULL, &task, NULL), 0);
+		(void)usleep(50000);
+		began = now_ns();
+		gw_pool_close(pool);
+		/* The worker had the time to finish. */
+		assert_true(now_ns() - began >= 50 * MS);
+	}
 }
 
 /* ---- the worker's program ---- */
@@ -659,6 +733,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		world_test(wrong_tasks_are_named),
 		world_test(garbage_in_results_is_refused),
+		world_test(a_child_that_returns_into_its_worker_ends),
+		world_test(deadlines_without_end_never_run_out),
 		world_test(a_program_that_cannot_run_is_named),
 		world_test(a_worker_that_never_says_ready_is_given_up),
 		world_test(a_main_that_forgets_to_be_a_worker_is_told),
