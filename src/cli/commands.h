@@ -15,6 +15,9 @@ enum cli_exit {
 	CLI_NO_ANSWER = 4,
 };
 
+/* Flushes standard output. Returns CLI_OK, or CLI_FAILED with a line on standard error. */
+int cli_printed(void);
+
 int command_drill(int argc, char **argv);
 
 /* Not for people: a process that holds device memory for `drill release`. */

@@ -313,7 +313,7 @@ int command_drill(int argc, char **argv)
 		drill.options.kinds[i] = true;
 	result = parse(&drill.options, argc, argv);
 	if (result != CLI_OK)
-		return result < 0 ? CLI_OK : result;
+		return result < 0 ? cli_printed() : result;
 	result = run(&drill, &error);
 	probe_close(&drill.probe);
 	if (result < 0) {

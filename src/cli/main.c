@@ -5,6 +5,7 @@
  * Runs in: command line, and worker: the drill's workers are this program again, started by a ward. It
  * loads no GPU driver otherwise. Read next: commands.h, soft.h for --soft.
  */
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,15 @@ static void print_help(FILE *to)
 		"  --help     this text; also after a command\n"
 		"  --version  the version\n",
 		to);
+}
+
+/* What was asked for and could not be written is no success. */
+int cli_printed(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return CLI_OK;
+	(void)fprintf(stderr, "gpuward: cannot print: %s\n", strerror(errno));
+	return CLI_FAILED;
 }
 
 static const struct command *find_command(const char *name)
@@ -103,10 +113,10 @@ int main(int argc, char **argv)
 			soft = true;
 		} else if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
 			print_help(stdout);
-			return CLI_OK;
+			return cli_printed();
 		} else if (strcmp(argv[at], "--version") == 0) {
 			(void)printf("gpuward %s\n", gw_version());
-			return CLI_OK;
+			return cli_printed();
 		} else {
 			return usage("unknown option", argv[at]);
 		}

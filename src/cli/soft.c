@@ -136,6 +136,10 @@ static int set_library_path(void)
 	const char *old = getenv("LD_LIBRARY_PATH");
 	char folder[PATH_MAX], path[2 * PATH_MAX];
 
+	if (access("/proc/self/exe", F_OK) < 0) {
+		(void)fprintf(stderr, "gpuward: --soft: /proc is not mounted\n");
+		return -ENOSYS;
+	}
 	if (!find_library(folder)) {
 		(void)fprintf(stderr,
 			      "gpuward: --soft: the emulated driver is not installed beside "

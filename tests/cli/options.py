@@ -32,6 +32,22 @@ class Options(helper.CommandLine):
         self.assertEqual(done.returncode, 0)
         self.assertRegex(done.stdout, r"^gpuward \d+\.\d+\.\d+\n$")
 
+    def test_what_cannot_be_written_is_no_success(self):
+        for arguments in (["--version"], ["--help"], ["drill", "--help"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([helper.PROGRAM, *arguments], env=self.environment, text=True, check=False,
+                                      stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (1, "gpuward: cannot print: No space left on device\n"))
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root, to unmount")
+    def test_no_proc_is_told(self):
+        script = f"umount -l /proc && exec {os.path.abspath(helper.PROGRAM)} --soft drill crash"
+        done = subprocess.run(["unshare", "-m", "sh", "-c", script], env=self.environment, text=True, check=False,
+                              capture_output=True)
+        if done.returncode != 1 or "gpuward" not in done.stderr:
+            self.skipTest(f"cannot unmount: {done.stderr}")
+        self.one_line(done, 1, "/proc is not mounted")
+
     def test_nothing_to_do(self):
         done = self.run_it()
         self.assertEqual((done.returncode, done.stdout), (2, ""))
