@@ -209,6 +209,8 @@ void process_crash(const char *what)
 	machine_say("%s: the real driver crashes here, and so does this one", what);
 	(void)signal(SIGSEGV, SIG_DFL);
 	(void)raise(SIGSEGV);
+	/* It may be blocked. */
+	_exit(128 + SIGSEGV);
 }
 
 /* Loads what CUDA_INJECTION64_PATH names and calls its entry point, as the real driver does. */

@@ -71,7 +71,7 @@ void process_delay_in_turn(unsigned int milliseconds);
 bool process_others_live(void);
 
 /* Ends the process as the real driver's SIGSEGV does. WHAT says what the program did wrong. */
-void process_crash(const char *what);
+_Noreturn void process_crash(const char *what);
 
 /* Tells all registered log callbacks (errors.c). The lock is not held. */
 void process_log(int level, const char *text);

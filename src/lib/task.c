@@ -130,7 +130,6 @@ static int task_new_locked(struct gw_pool *pool, const char *function,
 	result = check_sizes(pool, options, ret_error);
 	if (result < 0)
 		return result;
-	task->pool = pool;
 	task->name = (uint32_t)name;
 	fill_task(task, options);
 	if (task->device != GW_ANY_DEVICE) {
@@ -172,6 +171,7 @@ int gw_task_new(struct gw_pool *pool, const char *function, const struct gw_task
 	task = calloc(1, sizeof(*task));
 	if (!task)
 		return err_os(ret_error, ENOMEM, "no memory for a task");
+	task->pool = pool;
 	(void)pthread_mutex_lock(&pool->lock);
 	result = task_new_locked(pool, function, &chosen, task, ret_error);
 	(void)pthread_mutex_unlock(&pool->lock);

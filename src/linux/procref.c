@@ -71,13 +71,26 @@ static struct timespec time_left(uint64_t deadline_ns)
 				 .tv_nsec = (long)(left % 1000000000U)};
 }
 
-/* No memory for a poll, or the host has lowered RLIMIT_NOFILE to 0: a child must be waited for all the
- * same, so it is looked at again and again. */
+/*
+ * For what no descriptor tells: there is no memory for a poll, or the host has lowered RLIMIT_NOFILE to 0;
+ * or the child has ended by its pidfd and cannot be reaped yet, which happens where somebody traces it
+ * (a debugger, a leak checker) and has not let go. It is looked at again then.
+ */
 static void sleep_a_moment(void)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
 
 	(void)nanosleep(&moment, NULL);
+}
+
+/* Whether a process that its pidfd shows as ended cannot be reaped. */
+static bool ended_early(const struct procref *process)
+{
+	siginfo_t info = {0};
+
+	return waitid(WAIT_FOR_PIDFD, (id_t)process->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) ==
+		       0 &&
+	       info.si_pid == 0;
 }
 
 int procref_wait(const struct procref *process, uint64_t deadline_ns, struct procref_end *ret_end)
@@ -88,12 +101,10 @@ int procref_wait(const struct procref *process, uint64_t deadline_ns, struct pro
 		struct timespec left = time_left(deadline_ns);
 		int result = procref_reap(process, ret_end);
 
-		if (result != 0)
+		if (result != 0 || now_ns() >= deadline_ns)
 			return result;
-		if (ppoll(&ended, 1, deadline_ns == GW_FOREVER ? NULL : &left, NULL) < 0 &&
-		    errno != EINTR)
+		result = ppoll(&ended, 1, deadline_ns == GW_FOREVER ? NULL : &left, NULL);
+		if ((result < 0 && errno != EINTR) || (result > 0 && ended_early(process)))
 			sleep_a_moment();
-		if (ended.revents == 0 && now_ns() >= deadline_ns)
-			return 0;
 	}
 }

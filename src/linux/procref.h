@@ -44,6 +44,9 @@ int procref_signal(const struct procref *process, int signal);
  */
 int procref_reap(const struct procref *process, struct procref_end *ret_end);
 
+/* How long a process that has ended by its pidfd is waited for to be reaped: somebody may trace it. */
+#define PROCREF_REAP_NS 200000000ULL
+
 /*
  * Waits for the child's end until DEADLINE_NS (GW_FOREVER allowed) and reaps it.
  * Returns as procref_reap(), 0 when the time ran out.

@@ -24,7 +24,8 @@ static void on_exit_ready(struct loop_source *source, uint32_t events)
 	bool told = leaving->told;
 
 	(void)events;
-	leaving->facts.reaped = procref_reap(&leaving->spawned.process, &leaving->facts.ended) == 1;
+	leaving->facts.reaped = procref_wait(&leaving->spawned.process, now_ns() + PROCREF_REAP_NS,
+					     &leaving->facts.ended) == 1;
 	leaving->facts.gone_ns = now_ns();
 	loop_set_timer(&leaving->timer, GW_FOREVER);
 	loop_remove(&slot->ward->loop, &leaving->exit_source);

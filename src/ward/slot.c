@@ -209,7 +209,8 @@ static void tell_end(struct slot *slot, struct gw_exit *ret_exit)
 
 	if (slot->noticed_ns == 0)
 		slot->noticed_ns = now_ns();
-	facts.reaped = procref_reap(&slot->spawned.process, &facts.ended) == 1;
+	facts.reaped =
+		procref_wait(&slot->spawned.process, now_ns() + PROCREF_REAP_NS, &facts.ended) == 1;
 	facts.noticed_ns = slot->noticed_ns;
 	facts.gone_ns = now_ns();
 	report_fill(ret_exit, &facts);
