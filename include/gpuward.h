@@ -185,8 +185,8 @@ struct gw_isolate_options {
  * Runs FUNCTION in a forked child, waits for its end, and tries again in a fresh child while it
  * crashes, up to max_attempts.
  *
- * The function returns 0 for success. Any other value is a failure: one of CUDA's poisoning results
- * (700, 719 and so on) counts as a crash and is tried again in a fresh process; any other value is the
+ * The function returns 0 for success. Any other value is a failure: a CUDA result that ends
+ * its process (700, 719 and so on, and a suspect device) counts as a crash and is tried again in a fresh process; any other value is the
  * function's own answer and ends the call. The child leaves with _exit: no destructor and no atexit()
  * handler of the parent runs in it.
  *
@@ -475,7 +475,8 @@ struct gw_outcome {
 	uint64_t
 		started_ns; /* the worker began the last attempt, by the worker's word; or GW_UNKNOWN */
 	uint64_t ended_ns; /* the worker ended it, by the worker's word; or GW_UNKNOWN */
-	char message[128]; /* the function's message, or why the task was lost */
+	char message
+		[160]; /* the function's message, the last death's story, or why the task was lost */
 };
 
 /* Takes in news without blocking. Returns 1 and *RET_OUTCOME when the task has ended, 0 when not, or

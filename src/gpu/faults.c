@@ -299,3 +299,19 @@ int cuda_exit_code(enum gw_fault_class kind)
 	}
 	return FAULT_EXIT_OWN;
 }
+
+/* Of the MPS results these two stay with the process: the others are waited out. */
+#define MPS_RPC_FAILURE	      806
+#define MPS_CLIENT_TERMINATED 810
+
+bool cuda_ends_process(int result)
+{
+	enum gw_fault_class kind;
+
+	/* Nearly always: the table need not be searched. */
+	if (result == 0)
+		return false;
+	kind = gw_cuda_class(result);
+	return kind == GW_FAULT_POISONED || kind == GW_FAULT_DEVICE || result == MPS_RPC_FAILURE ||
+	       result == MPS_CLIENT_TERMINATED;
+}

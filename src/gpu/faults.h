@@ -16,6 +16,7 @@
 #include "gpu/xid_table.h"
 
 #include <gpuward.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Exit codes of `gpuward run` that a scheduler can act on: try again elsewhere, drain this node. */
@@ -35,6 +36,12 @@ const struct cuda_fault *cuda_fault_table(size_t *ret_count);
 
 /* The row of NUMBER, or NULL for one that is not known. */
 const struct cuda_fault *cuda_fault_find(int number);
+
+/*
+ * Whether a process that got RESULT from CUDA is to be replaced: it is poisoned, its device is suspect, or its
+ * MPS server is gone in a way that only a new client mends.
+ */
+bool cuda_ends_process(int result);
 
 /* One of FAULT_EXIT_...: what `gpuward run` ends with once all attempts are used up. */
 int cuda_exit_code(enum gw_fault_class kind);

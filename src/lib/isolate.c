@@ -50,6 +50,7 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "gpu/faults.h"
 #include "lib/forkable.h"
 
 #define SHARED_BYTES_DEFAULT 4096U
@@ -245,7 +246,7 @@ static void describe_result(struct gw_exit *exit, int value)
 {
 	exit->source = GW_SOURCE_RESULT;
 	exit->value = value;
-	if (gw_cuda_class(value) != GW_FAULT_POISONED) {
+	if (!cuda_ends_process(value)) {
 		exit->end = GW_END_RESULT;
 		(void)snprintf(exit->text, sizeof(exit->text), "the function returned %d", value);
 		return;

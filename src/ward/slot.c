@@ -39,6 +39,8 @@ static struct tally_limits limits_of(const struct ward *ward)
 static bool is_hopeless(const struct gw_error *error)
 {
 	switch (error->code) {
+	/* The worker's program offers functions that cannot be, or does not begin with gw_is_worker(). */
+	case -EINVAL:
 	case -ENOENT:
 	case -EACCES:
 	case -ENOEXEC:

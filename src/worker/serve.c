@@ -15,6 +15,7 @@
 
 #include "common/fd.h"
 #include "common/wire.h"
+#include "gpu/faults.h"
 
 /* Set in a child that a function forked. */
 static bool is_copy;
@@ -26,14 +27,7 @@ static void note_fork(void)
 
 static bool is_fault(const struct worker *worker, int value)
 {
-	enum gw_fault_class class;
-
-	/* Nearly always: the table need not be searched. */
-	if (value == 0 || worker->device < 0)
-		return false;
-	class = gw_cuda_class(value);
-	return class == GW_FAULT_POISONED || class == GW_FAULT_DEVICE || value == 806 ||
-	       value == 810;
+	return worker->device >= 0 && cuda_ends_process(value);
 }
 
 _Noreturn static void leave_after_fault(int value, uint64_t task)

@@ -384,7 +384,7 @@ static void a_main_that_forgets_to_be_a_worker_is_told(void **state)
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	options.command = command;
 	expect_refusal(&options, -EINVAL, "main() must begin with if (gw_is_worker())",
-		       "3 starts in a row failed");
+		       "gw_worker_run(functions)");
 }
 
 static void another_version_is_refused(void **state)

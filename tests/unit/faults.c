@@ -206,9 +206,23 @@ static void every_class_and_action_has_words(void **state)
 	assert_string_equal(xid_action_text((enum xid_action) - 1), "unknown");
 }
 
+/* Workers and gw_isolate() ask the same question. */
+static void what_ends_a_process_is_one_answer(void **state)
+{
+	const int ends[] = {700, 710, 716, 719, 214, 999, 806, 810};
+	const int stays[] = {0, 1, 2, 201, 600, 802, 807, 808, 42, -5};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		assert_true(cuda_ends_process(ends[i]));
+	for (size_t i = 0; i < sizeof(stays) / sizeof(stays[0]); i++)
+		assert_false(cuda_ends_process(stays[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_ends_a_process_is_one_answer),
 		cmocka_unit_test(every_result_has_its_class),
 		cmocka_unit_test(result_table_is_sorted_and_worded),
 		cmocka_unit_test(unknown_results_stay_unknown),
