@@ -228,31 +228,6 @@ int gw_task_submit(struct gw_task *task, struct gw_error *ret_error)
 	return result;
 }
 
-int gw_task_start(struct gw_pool *pool, const char *function, const void *input,
-		  const struct gw_task_options *options, struct gw_task **ret_task,
-		  struct gw_error *ret_error)
-{
-	struct gw_task *task = NULL;
-	int result;
-
-	uint64_t bytes = options ? options->input_bytes : 0;
-
-	if (!ret_task || (bytes > 0 && !input))
-		return err_own(ret_error, -EINVAL, "gw_task_start: a parameter is NULL");
-	result = gw_task_new(pool, function, options, &task, ret_error);
-	if (!task)
-		return result;
-	if (bytes > 0)
-		memcpy(task->pool->input + task->input_offset, input, bytes);
-	result = gw_task_submit(task, ret_error);
-	if (result < 0) {
-		gw_task_free(task);
-		return result;
-	}
-	*ret_task = task;
-	return 0;
-}
-
 /* Gives pages of a large, free piece of an output room back to the system. */
 static void give_pages_back(uint8_t *start, uint64_t bytes)
 {
@@ -452,17 +427,44 @@ static void free_locked(struct gw_task *task)
 	task_destroy(task);
 }
 
-void gw_task_free(struct gw_task *task)
+static void let_go(struct gw_task *task)
 {
-	struct gw_pool *pool;
+	struct gw_pool *pool = task->pool;
 
-	/* In a forked child gw_pool_close() frees everything. */
-	if (!task || pool_check_owner(task->pool, NULL) < 0)
-		return;
-	pool = task->pool;
 	(void)pthread_mutex_lock(&pool->lock);
 	free_locked(task);
 	if (pool->crowded)
 		dispatch_all(pool);
 	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+void gw_task_free(struct gw_task *task)
+{
+	/* In a forked child gw_pool_close() frees everything. */
+	if (task && pool_check_owner(task->pool, NULL) == 0)
+		let_go(task);
+}
+
+int gw_task_start(struct gw_pool *pool, const char *function, const void *input,
+		  const struct gw_task_options *options, struct gw_task **ret_task,
+		  struct gw_error *ret_error)
+{
+	struct gw_task *task = NULL;
+	uint64_t bytes = options ? options->input_bytes : 0;
+	int result;
+
+	if (!ret_task || (bytes > 0 && !input))
+		return err_own(ret_error, -EINVAL, "gw_task_start: a parameter is NULL");
+	result = gw_task_new(pool, function, options, &task, ret_error);
+	if (!task)
+		return result;
+	if (bytes > 0)
+		memcpy(task->pool->input + task->input_offset, input, bytes);
+	result = gw_task_submit(task, ret_error);
+	if (result < 0) {
+		let_go(task);
+		return result;
+	}
+	*ret_task = task;
+	return 0;
 }
