@@ -97,12 +97,8 @@ void wait_kick_leader(struct gw_pool *pool)
 {
 	(void)atomic_fetch_add(&pool->kick, 1);
 	pool_page_wake_host(pool->page);
-	if (pool->leader_polls) {
-		uint64_t one = 1;
-
-		if (write(pool->news_fd, &one, sizeof(one)) < 0)
-			return;
-	}
+	if (pool->leader_polls)
+		wait_look_again(pool);
 }
 
 void wait_step(struct gw_pool *pool)
@@ -322,10 +318,6 @@ void wait_arm_polling(struct gw_pool *pool)
 			(void)atomic_fetch_or(&link->map.shared->host_waiting, CHANNEL_HOST_POLLS);
 	}
 	/* A worker may have published between the last look and its bit: then it has not written. */
-	if (collect_has_news(pool)) {
-		uint64_t one = 1;
-
-		if (write(pool->news_fd, &one, sizeof(one)) < 0)
-			return;
-	}
+	if (collect_has_news(pool))
+		wait_look_again(pool);
 }
