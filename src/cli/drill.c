@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "common/err.h"
+#include "common/visible.h"
 #include "gpu/nodes.h"
 
 static const char help[] =
@@ -201,18 +202,19 @@ static uint32_t find_uuid(struct drill *drill, const char *start)
 /* The pool's device numbers are those of CUDA_VISIBLE_DEVICES where that is set; NVML's are not. */
 static uint32_t find_nvml_index(struct drill *drill)
 {
-	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	const char *list = getenv(VISIBLE_ENV);
 	int32_t device = drill->options.device;
+	const char *found;
+	uint32_t count;
 	char entry[96];
+	size_t bytes;
 	int64_t n;
 
 	if (!list)
 		return (uint32_t)device;
-	for (int32_t i = 0; list && i < device; i++)
-		list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
-	if (!list)
+	if (!visible_entry(list, (uint32_t)device, &found, &bytes, &count))
 		return PROBE_DEVICE_UNKNOWN;
-	(void)snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(list, ","), list);
+	(void)snprintf(entry, sizeof(entry), "%.*s", (int)bytes, found);
 	if (strncmp(entry, "GPU-", 4) == 0)
 		return find_uuid(drill, entry);
 	n = number(entry, 0, PROBE_DEVICES_MAX);

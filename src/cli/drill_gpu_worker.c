@@ -10,28 +10,28 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "common/visible.h"
 #include "gpu/kernels_ptx.h"
 
 #define WORDS 262144U /* of the buffer */
 
 void drill_gpu_choose(int32_t device)
 {
-	const char *list = getenv("CUDA_VISIBLE_DEVICES");
-	char number[16];
+	const char *list = getenv(VISIBLE_ENV);
+	const char *found = "";
+	uint32_t count;
+	size_t bytes = 0;
+	char entry[128];
 
-	/* Inside a scheduler's share, number N is the N-th of the list; the pool does the same. */
-	for (int32_t i = 0; list && i < device; i++)
-		list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
-	(void)snprintf(number, sizeof(number), "%d", device);
 	if (list) {
-		char entry[128];
-
-		(void)snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(list, ","), list);
-		(void)setenv("CUDA_VISIBLE_DEVICES", entry, 1);
-		return;
+		/* Past the end of the list no device is left, and CUDA says so. */
+		(void)visible_entry(list, (uint32_t)device, &found, &bytes, &count);
+		(void)snprintf(entry, sizeof(entry), "%.*s", (int)bytes, found);
+	} else {
+		(void)snprintf(entry, sizeof(entry), "%d", device);
+		(void)setenv(VISIBLE_ORDER_ENV, "PCI_BUS_ID", 1);
 	}
-	(void)setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
-	(void)setenv("CUDA_VISIBLE_DEVICES", number, 1);
+	(void)setenv(VISIBLE_ENV, entry, 1);
 }
 
 int drill_gpu_open(struct drill_gpu *gpu, struct gw_error *ret_error)

@@ -9,10 +9,11 @@
 #include <string.h>
 
 #include "common/err.h"
+#include "common/visible.h"
 #include "common/wire.h"
 
-#define VISIBLE	      "CUDA_VISIBLE_DEVICES"
-#define ORDER	      "CUDA_DEVICE_ORDER"
+#define VISIBLE	      VISIBLE_ENV
+#define ORDER	      VISIBLE_ORDER_ENV
 #define ADDED	      3
 #define TEXT_MAX      256
 #define LIST_MAX_TEXT 80
@@ -33,30 +34,6 @@ static const char *value_of(const char *const *base, const char *name)
 	return NULL;
 }
 
-/* Entry NUMBER of LIST, as the driver reads it: an entry like -1 ends the list. */
-static bool find_entry(const char *list, uint32_t number, const char **ret_entry, size_t *ret_bytes,
-		       uint32_t *ret_count)
-{
-	bool found = false;
-	uint32_t count = 0;
-
-	while (*list != '\0' && *list != '-') {
-		size_t bytes = strcspn(list, ",");
-
-		if (count == number) {
-			found = true;
-			*ret_entry = list;
-			*ret_bytes = bytes;
-		}
-		count++;
-		list += bytes;
-		if (*list == ',')
-			list++;
-	}
-	*ret_count = count;
-	return found;
-}
-
 static int write_visible(char text[TEXT_MAX], const char *list, int32_t device,
 			 struct gw_error *ret_error)
 {
@@ -68,7 +45,7 @@ static int write_visible(char text[TEXT_MAX], const char *list, int32_t device,
 		(void)snprintf(text, TEXT_MAX, VISIBLE "=%d", device);
 		return 0;
 	}
-	if (!find_entry(list, (uint32_t)device, &entry, &bytes, &count))
+	if (!visible_entry(list, (uint32_t)device, &entry, &bytes, &count))
 		return err_os(ret_error, ENODEV,
 			      "device %d is not there: " VISIBLE
 			      "=%.*s names %u device(s), counted "

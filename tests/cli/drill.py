@@ -112,6 +112,11 @@ class Drill(helper.CommandLine):
         self.assertEqual([row["kind"] for row in report["crash"]], ["null", "trap"])
         self.assertEqual(report["release"], [])
 
+    def test_a_number_past_the_share_is_no_device(self):
+        self.environment["CUDA_VISIBLE_DEVICES"] = "0"
+        done = self.run_it("--soft", "drill", "release", "--device", "1")
+        self.one_line(done, 1, "no CUDA device", "CUDA_VISIBLE_DEVICES")
+
     def test_a_device_that_a_scheduler_chose(self):
         self.machine("devices=3", "delays=zero")
         second = self.report("crash", "--device", "1", "--kinds", "null")["gpu"]["uuid"]
