@@ -120,7 +120,9 @@ enum gw_end {
 	GW_END_RESULT = 1,  /* the function returned; `value` is what it returned */
 	GW_END_EXIT = 2,    /* the process exited by itself; `value` is the exit code */
 	GW_END_SIGNAL = 3,  /* a signal that gpuward did not send ended it; `value` is its number */
-	GW_END_CUDA = 4,    /* a CUDA error that poisons the process; `value` is the CUresult */
+	GW_END_CUDA =
+		4, /* a CUDA error that poisons the process; `value` is the CUresult, or -1 where only
+			  * the Xid is known */
 	GW_END_DEADLINE = 5, /* a deadline ran out and gpuward killed it; `value` is 0 */
 	GW_END_START = 6,    /* the worker never became ready; `value` is its exit code or 0 */
 	GW_END_STOPPED = 7,  /* gpuward ended it on request; `value` is 0 */
@@ -137,7 +139,12 @@ enum gw_source {
 	GW_SOURCE_KERNEL_LOG = 5, /* an Xid line of the GPU driver in /dev/kmsg */
 	GW_SOURCE_NVML = 6,	  /* an Xid event of NVML */
 	GW_SOURCE_PROTOCOL = 7,	  /* the ward's own checks */
+	GW_SOURCE_ERROR_LOG = 8,  /* the CUDA driver's error log, inside the worker */
+	GW_SOURCE_HEARTBEAT = 9,  /* the worker did not answer (it is stopped, or hangs) */
 };
+
+/* Numbers of sources: the size of an array that enum gw_source indexes. */
+#define GW_SOURCES 10
 
 /* How one process ended, and when what happened. Plain data. */
 struct gw_exit {
@@ -151,8 +158,10 @@ struct gw_exit {
 	uint32_t slot;	     /* which worker of the pool, from 0 */
 	uint64_t started_ns; /* the process was started */
 	uint64_t noticed_ns; /* the end was noticed */
-	uint64_t gone_ns;    /* the process was gone and reaped */
-	char text[160];	     /* one line in plain words */
+	/* The process was gone and reaped. GW_UNKNOWN in a story that was told before: a faulted worker is
+	 * replaced at once, and its process ends beside its successor (gw_pool_recovery() has all). */
+	uint64_t gone_ns;
+	char text[160]; /* one line in plain words */
 };
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -279,6 +288,31 @@ GW_PUBLIC int gw_worker_run(const struct gw_function *functions);
 struct gw_pool;
 struct gw_task;
 
+/* How far the processes are brought up that wait to take the place of a worker. */
+enum gw_standby {
+	GW_STANDBY_COLD = 0, /* there are none: the next process starts when the last one failed */
+	GW_STANDBY_PRIMED = 1, /* the driver is initialised: 3 MiB of device memory */
+	GW_STANDBY_HOT =
+		2, /* the context is up, functions are prepared, sealed state is mapped: 330 MiB */
+};
+
+/* Sources of early detection. Results, death and deadlines always count. */
+enum gw_detect {
+	GW_DETECT_KERNEL_LOG = 1, /* Xid lines; needs root or CAP_SYSLOG */
+	GW_DETECT_NVML =
+		2, /* Xid events; only where just one worker of the pool can have caused one */
+	GW_DETECT_ERROR_LOG = 4,   /* the driver's log inside the worker; CUDA 12.9 and newer */
+	GW_DETECT_RESULT_ONLY = 8, /* none of these */
+};
+
+/* Flags of a pool. */
+enum gw_pool_flags {
+	/* Workers pin the memory of inputs and outputs (cuMemHostRegister), so that copies from and to a
+	 * task's memory run at the full speed of the bus. All of total_input_bytes and
+	 * total_output_bytes is then taken at once, and each worker start takes 40 ms per GiB more. */
+	GW_POOL_PINNED = 1,
+};
+
 struct gw_pool_options {
 	size_t size; /* sizeof(struct gw_pool_options) */
 
@@ -312,6 +346,20 @@ struct gw_pool_options {
 	 * sleeps at once where it does not. 0 = 20 us where this thread may use more than one processor,
 	 * not at all where it has only one; GW_NO_SPIN = not at all. */
 	uint32_t spin_ns;
+
+	uint32_t standby;	      /* enum gw_standby */
+	uint32_t standbys_per_device; /* 0 = 1. Without devices: of the pool */
+	uint32_t detect;	      /* enum gw_detect, added up; 0 = all */
+	uint32_t flags;		      /* enum gw_pool_flags, added up */
+	/* Workers in a row of one slot that died without completing a task; then the slot fails; 0 = 32 */
+	uint32_t max_quick_deaths;
+	/* A worker that does not answer the ward for so long is replaced (it was stopped, or the machine
+	 * swaps); 0 = it is not asked, and the ward sleeps. At least 10 ms. */
+	uint64_t heartbeat_ns;
+	uint64_t max_state_bytes; /* of surviving state, per device; 0 = what the device has */
+	/* Keeps the state beyond the pool, under this name (printable ASCII without '/'), for the next
+	 * pool of the same user that asks for it; NULL = it ends with the pool. */
+	const char *state_name;
 };
 
 /* An option structure with every field at its default: struct gw_x o = GW_OPTIONS(struct gw_x). */
@@ -391,8 +439,39 @@ struct gw_pool_stat {
 	uint64_t recoveries;	/* workers that were replaced, all time */
 	uint64_t input_bytes;	/* held by live tasks */
 	uint64_t output_bytes;
+	uint64_t attempts_failed; /* deaths that a task was running at, all time */
+	uint64_t tasks_poisoned;  /* ended as GW_POISON, all time */
+	uint32_t standbys_hot;
+	uint32_t standbys_primed;
+	uint32_t standbys_starting; /* on their way, or waiting for another try */
+	uint32_t standbys_failed;   /* given up */
+	uint32_t standbys_no_room;  /* of the primed ones: would be hot if the device had room */
+	uint32_t state_pieces;
+	uint64_t state_bytes;		 /* device memory of surviving state, all copies */
+	uint64_t noticed_by[GW_SOURCES]; /* recoveries by the source that was first */
+	uint64_t kernel_log_lost;	 /* lines that were overwritten before the ward read them */
+	/* Why a source of detection is not used: 0, or a negative code, for GW_SOURCE_KERNEL_LOG,
+	 * GW_SOURCE_NVML and GW_SOURCE_ERROR_LOG. */
+	int32_t source_error[GW_SOURCES];
 	struct gw_exit last_exit; /* how the last worker ended; end is GW_END_UNKNOWN if none did */
 };
+
+/* One worker's replacement, for gw_pool_recovery(). */
+struct gw_recovery {
+	uint64_t number;   /* from 0, in the order in which they began */
+	uint32_t complete; /* 1: the old process is gone, and the new one is ready */
+	uint32_t standby;  /* enum gw_standby: how far the new one had been brought up in advance */
+	int32_t new_pid;   /* -1: there is none yet */
+	uint32_t reserved;
+	uint64_t fenced_ns; /* from here on nothing of the old process counts */
+	uint64_t ready_ns;  /* the new one could take tasks, or GW_UNKNOWN */
+	/* When each source spoke, or GW_UNKNOWN; the first is exit.source. Indexed by enum gw_source. */
+	uint64_t spoke_ns[GW_SOURCES];
+	struct gw_exit exit;
+};
+
+/* How many of the last recoveries are kept. */
+#define GW_RECOVERIES_KEPT 64
 
 /* Never blocks. Returns 0 or GW_EFORKED. */
 GW_PUBLIC int gw_pool_stat(struct gw_pool *pool, struct gw_pool_stat *ret_stat);

@@ -155,7 +155,7 @@ static bool error_is_good(const struct gw_error *error)
 
 static bool exit_is_good(const struct gw_exit *exit)
 {
-	return exit->end <= GW_END_PROTOCOL && exit->source <= GW_SOURCE_PROTOCOL &&
+	return exit->end <= GW_END_PROTOCOL && exit->source < GW_SOURCES &&
 	       text_ends(exit->text, sizeof(exit->text));
 }
 
@@ -176,7 +176,8 @@ static bool open_is_good(const struct wire_open *open)
 {
 	return open->n_devices <= WIRE_DEVICES_MAX && open->workers >= 1 &&
 	       open->workers <= GW_WORKERS_MAX && open->max_start_failures >= 1 &&
-	       command_is_good(open);
+	       open->standby <= GW_STANDBY_HOT && open->standbys <= GW_WORKERS_MAX &&
+	       text_ends(open->state_name, sizeof(open->state_name)) && command_is_good(open);
 }
 
 /* The size that a message of TYPE must have; 0 for a type that is not known. */
@@ -196,7 +197,14 @@ static size_t size_of_type(uint32_t type)
 		{WIRE_READY, sizeof(struct wire_ready)},
 		{WIRE_FAULT, sizeof(struct wire_fault)},
 		{WIRE_START_FAILED, sizeof(struct wire_start_failed)},
-		{WIRE_STOP, sizeof(struct wire_stop)},
+		{WIRE_PRIMED, sizeof(struct wire_word)},
+		{WIRE_CONTEXT, sizeof(struct wire_context)},
+		{WIRE_NO_ROOM, sizeof(struct wire_word)},
+		{WIRE_PONG, sizeof(struct wire_word)},
+		{WIRE_STOP, sizeof(struct wire_word)},
+		{WIRE_WARM, sizeof(struct wire_word)},
+		{WIRE_PROMOTE, sizeof(struct wire_word)},
+		{WIRE_PING, sizeof(struct wire_word)},
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -226,6 +234,11 @@ static bool body_is_good(const union wire_any *message)
 		       error_is_good(&message->failed.error);
 	case WIRE_READY:
 		return names_are_good(message->ready.n_functions, message->ready.functions);
+	case WIRE_FAULT:
+		return message->fault.source == GW_SOURCE_RESULT ||
+		       message->fault.source == GW_SOURCE_ERROR_LOG;
+	case WIRE_CONTEXT:
+		return text_ends(message->context.pci, sizeof(message->context.pci));
 	case WIRE_START_FAILED:
 		return error_is_good(&message->start_failed.error);
 	default:

@@ -17,7 +17,7 @@
 #include <gpuward.h>
 
 #define WIRE_MAGIC	 0x77726477U /* "wdrw" */
-#define WIRE_LAYOUT	 1U
+#define WIRE_LAYOUT	 2U
 #define WIRE_VERSION_MAX 16U
 #define WIRE_DEVICES_MAX GW_WORKERS_MAX
 #define WIRE_COMMAND_MAX 16384U
@@ -38,8 +38,15 @@ enum wire_type {
 	WIRE_READY = 32,
 	WIRE_FAULT = 33,
 	WIRE_START_FAILED = 34,
+	WIRE_PRIMED = 35,  /* the driver is initialised; waits for its turn */
+	WIRE_CONTEXT = 36, /* the context is up: the next process may make its own */
+	WIRE_NO_ROOM = 37, /* no memory for a context: primed again */
+	WIRE_PONG = 38,
 	/* ward -> worker */
 	WIRE_STOP = 48,
+	WIRE_WARM = 49,	   /* it is this process's turn: make the context, prepare the functions */
+	WIRE_PROMOTE = 50, /* this process is a worker from here on: serve */
+	WIRE_PING = 51,
 };
 
 struct wire_header {
@@ -57,6 +64,11 @@ struct wire_open {
 	uint32_t workers; /* in all: slot i serves devices[i % n_devices] */
 	uint32_t max_start_failures;
 	uint32_t spin_ns;
+	uint32_t standby;  /* enum gw_standby */
+	uint32_t standbys; /* in all: standby i serves devices[i % n_devices] */
+	uint32_t detect;   /* enum gw_detect, the sources to use */
+	uint32_t flags;	   /* enum gw_pool_flags */
+	uint32_t max_quick_deaths;
 	uint32_t
 		command_count; /* strings in `command`; 0 = run the program that the descriptor names */
 	uint32_t command_bytes;
@@ -66,6 +78,9 @@ struct wire_open {
 	uint64_t stop_deadline_ns;
 	uint64_t restart_min_ns;
 	uint64_t restart_max_ns;
+	uint64_t heartbeat_ns;		/* 0: none */
+	uint64_t max_state_bytes;	/* 0: what the device has */
+	char state_name[GW_NAME_MAX];	/* "": state ends with the pool */
 	char command[WIRE_COMMAND_MAX]; /* strings, each ended by a zero byte */
 };
 
@@ -105,7 +120,7 @@ struct wire_gone {
 	uint32_t slot;
 	uint32_t incarnation;
 	uint32_t was_ready; /* 1: a WIRE_UP for this incarnation was sent before */
-	uint32_t reserved;
+	uint32_t completed; /* entries that count: those completed when it was fenced */
 	struct gw_exit exit;
 };
 
@@ -124,11 +139,12 @@ struct wire_ready {
 	char functions[GW_FUNCTIONS_MAX][GW_NAME_MAX];
 };
 
-/* The worker saw a CUDA result that poisons it, and leaves with _exit right after this. */
+/* The worker saw a CUDA result that poisons it. If a function returned it, it leaves with _exit right after
+ * this; if the driver's log named it, the function may not know yet. */
 struct wire_fault {
 	struct wire_header header;
 	int32_t cuda;
-	uint32_t reserved;
+	uint32_t source; /* GW_SOURCE_RESULT or GW_SOURCE_ERROR_LOG */
 	uint64_t task;
 	uint64_t noticed_ns;
 };
@@ -138,8 +154,15 @@ struct wire_start_failed {
 	struct gw_error error;
 };
 
-struct wire_stop {
+/* A message that says all by its type. */
+struct wire_word {
 	struct wire_header header;
+};
+
+/* Where the device is, for Xids that name it. */
+struct wire_context {
+	struct wire_header header;
+	char pci[32]; /* as cuDeviceGetPCIBusId writes it; "" without a device */
 };
 
 /* Room for any message. */
@@ -155,11 +178,14 @@ union wire_any {
 	struct wire_ready ready;
 	struct wire_fault fault;
 	struct wire_start_failed start_failed;
-	struct wire_stop stop;
+	struct wire_word word;
+	struct wire_context context;
 };
 
 /* What is known of a worker when it is started: the value of GPUWARD_WORKER and the descriptors. */
-#define WIRE_WORKER_ENV "GPUWARD_WORKER" /* "LAYOUT:SLOT:INCARNATION:DEVICE:SPIN_NS:STOP_NS" */
+/* "LAYOUT:SLOT:INCARNATION:DEVICE:SPIN_NS:STOP_NS:STANDBY:DETECT:FLAGS"; STANDBY is 1 for a process that
+ * waits for WIRE_PROMOTE once it is ready */
+#define WIRE_WORKER_ENV "GPUWARD_WORKER"
 enum wire_worker_fd {
 	WIRE_WORKER_SOCKET = 3,
 	WIRE_WORKER_CHANNEL = 4,
@@ -167,6 +193,8 @@ enum wire_worker_fd {
 	WIRE_WORKER_EVENT = 6, /* the host's event descriptor for this channel */
 	WIRE_WORKER_HOST =
 		7, /* pidfd of the host: a worker ends with it even if the ward is stopped */
+	WIRE_WORKER_STATE =
+		8, /* surviving memory: its own protocol, apart from the control messages */
 };
 
 /* The ward's only inherited descriptor. */

@@ -33,6 +33,9 @@
 /* Sizes are rounded up to powers of two in an arena: twice the limit always has room. */
 #define ARENA_FACTOR 2U
 
+#define DETECT_ALL	 (GW_DETECT_KERNEL_LOG | GW_DETECT_NVML | GW_DETECT_ERROR_LOG)
+#define HEARTBEAT_MIN_NS (10 * MS)
+
 /* How long the ward may take beyond stop_deadline_ns: it waits that long for a process that SIGKILL
  * does not end, since its driver hangs. */
 #define CLOSE_SLACK_NS (15000 * MS)
@@ -87,6 +90,9 @@ static void fill_defaults(struct gw_pool_options *options)
 	o->restart_min_ns = o->restart_min_ns ? o->restart_min_ns : 10 * MS;
 	o->restart_max_ns = o->restart_max_ns ? o->restart_max_ns : 5000 * MS;
 	o->max_start_failures = o->max_start_failures ? o->max_start_failures : 5;
+	o->standbys_per_device = o->standbys_per_device ? o->standbys_per_device : 1;
+	o->detect = o->detect ? o->detect : DETECT_ALL;
+	o->max_quick_deaths = o->max_quick_deaths ? o->max_quick_deaths : 32;
 	if (o->spin_ns == 0)
 		o->spin_ns = default_spin_ns();
 	else if (o->spin_ns == GW_NO_SPIN)
@@ -112,6 +118,46 @@ static int check_devices(const struct gw_pool_options *o, struct gw_error *ret_e
 	return 0;
 }
 
+/* A name becomes a part of a path, and is shown to people. */
+static int check_state_name(const char *name, struct gw_error *ret_error)
+{
+	size_t bytes = name ? strnlen(name, GW_NAME_MAX) : 1;
+
+	if (bytes == 0 || bytes == GW_NAME_MAX)
+		return err_own(ret_error, -EINVAL, "state_name has %s characters",
+			       bytes ? "more than 63" : "no");
+	for (size_t i = 0; name && i < bytes; i++) {
+		if (name[i] <= ' ' || name[i] > '~' || name[i] == '/')
+			return err_own(ret_error, -EINVAL,
+				       "character %zu of state_name is a space, a '/' or no "
+				       "printable ASCII",
+				       i + 1);
+	}
+	return 0;
+}
+
+static int check_standbys(const struct gw_pool_options *o, struct gw_error *ret_error)
+{
+	uint64_t standbys = (uint64_t)(o->n_devices ? o->n_devices : 1) * o->standbys_per_device;
+
+	if (o->standby > GW_STANDBY_HOT)
+		return err_own(ret_error, -EINVAL, "standby %u is none of enum gw_standby",
+			       o->standby);
+	if (o->standby != GW_STANDBY_COLD && standbys > GW_WORKERS_MAX)
+		return err_own(ret_error, -EINVAL, "%llu standbys are more than GW_WORKERS_MAX, %d",
+			       (unsigned long long)standbys, GW_WORKERS_MAX);
+	if (o->detect > (DETECT_ALL | GW_DETECT_RESULT_ONLY))
+		return err_own(ret_error, -EINVAL, "detect 0x%x has bits of no enum gw_detect",
+			       o->detect);
+	if (o->flags > GW_POOL_PINNED)
+		return err_own(ret_error, -EINVAL, "flags 0x%x has bits of no enum gw_pool_flags",
+			       o->flags);
+	if (o->heartbeat_ns > 0 && o->heartbeat_ns < HEARTBEAT_MIN_NS)
+		return err_own(ret_error, -EINVAL, "heartbeat_ns %llu is under 10 ms",
+			       (unsigned long long)o->heartbeat_ns);
+	return check_state_name(o->state_name, ret_error);
+}
+
 static int check_options(const struct gw_pool_options *o, struct gw_error *ret_error)
 {
 	uint64_t workers = (uint64_t)(o->n_devices ? o->n_devices : 1) * o->workers_per_device;
@@ -128,6 +174,8 @@ static int check_options(const struct gw_pool_options *o, struct gw_error *ret_e
 			       "larger than any memory");
 	if (o->command && !o->command[0])
 		return err_own(ret_error, -EINVAL, "command has no program");
+	if (check_standbys(o, ret_error) < 0)
+		return -EINVAL;
 	return check_devices(o, ret_error);
 }
 

@@ -52,6 +52,17 @@ static int fill_open(const struct gw_pool *pool, struct wire_open *open, struct 
 	open->workers = pool->n_slots;
 	open->max_start_failures = o->max_start_failures;
 	open->spin_ns = o->spin_ns;
+	open->standby = o->standby;
+	if (o->standby != GW_STANDBY_COLD)
+		open->standbys = o->standbys_per_device * (o->n_devices ? o->n_devices : 1);
+	open->detect = o->detect;
+	open->flags = o->flags;
+	open->max_quick_deaths = o->max_quick_deaths;
+	open->heartbeat_ns = o->heartbeat_ns;
+	open->max_state_bytes = o->max_state_bytes;
+	/* Its length was checked. */
+	if (o->state_name)
+		memcpy(open->state_name, o->state_name, strlen(o->state_name));
 	open->output_bytes = o->total_output_bytes * 2;
 	open->start_deadline_ns = o->start_deadline_ns;
 	open->stop_deadline_ns = o->stop_deadline_ns;

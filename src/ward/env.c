@@ -86,9 +86,10 @@ int env_new(const char *const *base, const struct env_worker *worker, const char
 	const char **environment;
 	char *storage;
 
-	(void)snprintf(texts[0], TEXT_MAX, WIRE_WORKER_ENV "=%u:%u:%u:%d:%u:%" PRIu64, WIRE_LAYOUT,
-		       worker->slot, worker->incarnation, worker->device, worker->spin_ns,
-		       worker->stop_deadline_ns);
+	(void)snprintf(texts[0], TEXT_MAX, WIRE_WORKER_ENV "=%u:%u:%u:%d:%u:%" PRIu64 ":%d:%u:%u",
+		       WIRE_LAYOUT, worker->slot, worker->incarnation, worker->device,
+		       worker->spin_ns, worker->stop_deadline_ns, worker->standby, worker->detect,
+		       worker->flags);
 	if (with_device) {
 		int result = write_device(texts, base, worker->device, ret_error);
 

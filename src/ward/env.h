@@ -9,6 +9,7 @@
 #ifndef GPUWARD_WARD_ENV_H
 #define GPUWARD_WARD_ENV_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <gpuward.h>
@@ -19,6 +20,9 @@ struct env_worker {
 	int32_t device; /* -1: none, and the device variables are left alone */
 	uint32_t spin_ns;
 	uint64_t stop_deadline_ns;
+	bool standby;	 /* it waits for WIRE_PROMOTE once it is ready */
+	uint32_t detect; /* enum gw_detect, added up */
+	uint32_t flags;	 /* enum gw_pool_flags, added up */
 };
 
 /*

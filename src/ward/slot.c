@@ -381,6 +381,7 @@ void slot_init(struct slot *slot, struct ward *ward, uint32_t number)
 			      .state = SLOT_EMPTY,
 			      .spawned = SPAWNED_NONE,
 			      .socket = -1,
+			      .state_socket = -1,
 			      .channel_fd = -1,
 			      .event_fd = -1};
 	if (n_devices > 0)

@@ -60,6 +60,7 @@ struct slot {
 	uint32_t incarnation;
 	struct spawned spawned;
 	int socket;
+	int state_socket; /* surviving memory */
 	int channel_fd;
 	int event_fd;
 	const struct channel *channel; /* its header alone */

@@ -45,16 +45,19 @@ static int make_channel(struct slot *slot, struct gw_error *ret_error)
 	return 0;
 }
 
-static int run_program(struct slot *slot, int socket, struct gw_error *ret_error)
+/* SOCKETS: the worker's ends, for control and for state. */
+static int run_program(struct slot *slot, const int sockets[2], struct gw_error *ret_error)
 {
 	const struct ward *ward = slot->ward;
 	const struct env_worker worker = {.slot = slot->number,
 					  .incarnation = slot->incarnation,
 					  .device = slot->device,
 					  .spin_ns = ward->open.spin_ns,
-					  .stop_deadline_ns = ward->open.stop_deadline_ns};
-	const int fds[] = {socket, slot->channel_fd, ward->input_fd, slot->event_fd,
-			   ward->host_pidfd};
+					  .stop_deadline_ns = ward->open.stop_deadline_ns,
+					  .detect = ward->open.detect,
+					  .flags = ward->open.flags};
+	const int fds[] = {sockets[0],	   slot->channel_fd, ward->input_fd,
+			   slot->event_fd, ward->host_pidfd, sockets[1]};
 	cleanup_free const char **environment = NULL;
 	struct spawn spec = {.program = ward->program_fd < 0 ? ward->argv[0] : NULL,
 			     .program_fd = ward->program_fd,
@@ -70,21 +73,34 @@ static int run_program(struct slot *slot, int socket, struct gw_error *ret_error
 	return spawn(&spec, &slot->spawned, ret_error);
 }
 
-/* The worker's end of the socket is closed here, so that its death is an end of file. */
-static int connect_and_run(struct slot *slot, struct gw_error *ret_error)
+static int make_socket(const struct slot *slot, int *ret_own, int *ret_worker,
+		       struct gw_error *ret_error)
 {
 	int sockets[2];
 	int result;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return err_os(ret_error, errno, "cannot make a socket for worker %u", slot->number);
-	slot->socket = sockets[0];
-	result = fd_set_nonblocking(slot->socket);
+	*ret_own = sockets[0];
+	*ret_worker = sockets[1];
+	result = fd_set_nonblocking(sockets[0]);
 	if (result < 0)
-		(void)err_os(ret_error, -result, "cannot set up the socket of worker %u",
-			     slot->number);
-	else
-		result = run_program(slot, sockets[1], ret_error);
+		return err_os(ret_error, -result, "cannot set up the socket of worker %u",
+			      slot->number);
+	return 0;
+}
+
+/* The worker's ends of the sockets are closed here, so that its death is an end of file. */
+static int connect_and_run(struct slot *slot, struct gw_error *ret_error)
+{
+	int sockets[2] = {-1, -1};
+	int result = make_socket(slot, &slot->socket, &sockets[0], ret_error);
+
+	if (result == 0)
+		result = make_socket(slot, &slot->state_socket, &sockets[1], ret_error);
+	if (result == 0)
+		result = run_program(slot, sockets, ret_error);
+	fd_close(sockets[0]);
 	fd_close(sockets[1]);
 	return result;
 }
@@ -147,6 +163,7 @@ void slot_end_process(struct slot *slot)
 	loop_remove(loop, &slot->socket_source);
 	loop_remove(loop, &slot->exit_source);
 	fd_closep(&slot->socket);
+	fd_closep(&slot->state_socket);
 	if (slot->channel)
 		(void)munmap((void *)(uintptr_t)slot->channel, sizeof(struct channel));
 	slot->channel = NULL;

@@ -165,7 +165,7 @@ void worker_link_drain(struct slot *slot)
 
 void worker_link_send_stop(struct slot *slot)
 {
-	struct wire_stop stop;
+	struct wire_word stop;
 
 	wire_header_init(&stop.header, WIRE_STOP, sizeof(stop));
 	/* A worker whose socket is full or closed does not hear it: the stop deadline is for that. */

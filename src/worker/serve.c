@@ -32,7 +32,8 @@ static bool is_fault(const struct worker *worker, int value)
 
 _Noreturn static void leave_after_fault(int value, uint64_t task)
 {
-	struct wire_fault fault = {.cuda = value, .task = task, .noticed_ns = now_ns()};
+	struct wire_fault fault = {
+		.cuda = value, .source = GW_SOURCE_RESULT, .task = task, .noticed_ns = now_ns()};
 
 	wire_header_init(&fault.header, WIRE_FAULT, sizeof(fault));
 	(void)wire_send(WIRE_WORKER_SOCKET, &fault, NULL, 0);

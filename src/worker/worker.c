@@ -2,7 +2,7 @@
 /*
  * The entry of a worker: gw_is_worker() and gw_worker_run().
  *
- * Runs in: worker, main thread. The ward started this process with five descriptors (enum
+ * Runs in: worker, main thread. The ward started this process with six descriptors (enum
  * wire_worker_fd) and one environment variable. The steps: take over what was inherited, map the memory,
  * start the control thread, bring the device up, prepare the functions, say ready, serve, let go.
  * Every failure before "ready" goes to the ward with its reason. Read next: serve.c.
@@ -42,10 +42,12 @@ static int read_environment(struct worker *worker, struct gw_error *ret_error)
 	const char *text = getenv(WIRE_WORKER_ENV);
 	uint32_t layout;
 
-	if (!text ||
-	    sscanf(text, "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNd32 ":%" SCNu64 ":%" SCNu64,
-		   &layout, &worker->slot, &worker->incarnation, &worker->device,
-		   &worker->spin.limit_ns, &worker->stop_deadline_ns) != 6)
+	if (!text || sscanf(text,
+			    "%" SCNu32 ":%" SCNu32 ":%" SCNu32 ":%" SCNd32 ":%" SCNu64 ":%" SCNu64
+			    ":%" SCNu32 ":%" SCNu32 ":%" SCNu32,
+			    &layout, &worker->slot, &worker->incarnation, &worker->device,
+			    &worker->spin.limit_ns, &worker->stop_deadline_ns, &worker->standby,
+			    &worker->detect, &worker->flags) != 9)
 		return err_own(ret_error, GW_EVERSION,
 			       WIRE_WORKER_ENV " is not what this version understands: ward and "
 					       "worker must be from the same build");
@@ -56,7 +58,7 @@ static int read_environment(struct worker *worker, struct gw_error *ret_error)
 			       layout, WIRE_LAYOUT);
 	/* Programs that this worker starts are not workers. */
 	(void)unsetenv(WIRE_WORKER_ENV);
-	for (int fd = WIRE_WORKER_SOCKET; fd <= WIRE_WORKER_HOST; fd++)
+	for (int fd = WIRE_WORKER_SOCKET; fd <= WIRE_WORKER_STATE; fd++)
 		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	(void)prctl(PR_SET_NAME, "gpuward-worker");
 	return 0;

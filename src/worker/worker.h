@@ -32,6 +32,9 @@ struct worker {
 	int32_t device; /* the pool's number, or -1 */
 	struct spin spin;
 	uint64_t stop_deadline_ns;
+	uint32_t standby; /* 1: waits for WIRE_PROMOTE once it is ready */
+	uint32_t detect;  /* enum gw_detect, added up */
+	uint32_t flags;	  /* enum gw_pool_flags, added up */
 
 	const struct gw_function *functions;
 	uint32_t n_functions;

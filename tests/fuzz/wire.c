@@ -29,7 +29,7 @@ static const struct {
 	{WIRE_READY, sizeof(struct wire_ready)},
 	{WIRE_FAULT, sizeof(struct wire_fault)},
 	{WIRE_START_FAILED, sizeof(struct wire_start_failed)},
-	{WIRE_STOP, sizeof(struct wire_stop)},
+	{WIRE_STOP, sizeof(struct wire_word)},
 };
 
 static void require(bool condition)

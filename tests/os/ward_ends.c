@@ -300,7 +300,7 @@ static void a_message_that_breaks_the_rules_is_refused(void **state)
 
 static void a_foreign_message_ends_a_running_pool(void **state)
 {
-	struct wire_stop stop;
+	struct wire_word stop;
 
 	(void)state;
 	start("deaf");

@@ -84,7 +84,7 @@ static int crashes_once(void)
 
 static void send_fault(void)
 {
-	struct wire_fault fault = {.cuda = 700, .task = 17};
+	struct wire_fault fault = {.cuda = 700, .source = GW_SOURCE_RESULT, .task = 17};
 
 	wire_header_init(&fault.header, WIRE_FAULT, sizeof(fault));
 	(void)wire_send(WIRE_WORKER_SOCKET, &fault, NULL, 0);

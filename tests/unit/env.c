@@ -74,13 +74,19 @@ static void a_device_outside_the_share_is_an_error(void **state)
 static void without_a_share_it_is_the_number(void **state)
 {
 	const char *const base[] = {"CUDA_DEVICE_ORDER=FASTEST_FIRST", "GPUWARD_WORKER=old", NULL};
-	const struct env_worker worker = {.slot = 4, .incarnation = 5, .device = 7, .spin_ns = 100};
+	const struct env_worker worker = {.slot = 4,
+					  .incarnation = 5,
+					  .device = 7,
+					  .spin_ns = 100,
+					  .standby = true,
+					  .detect = 6,
+					  .flags = 1};
 	const char **environment;
 
 	(void)state;
 	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
 	assert_int_equal(count(environment), 3);
-	assert_true(has(environment, "GPUWARD_WORKER=1:4:5:7:100:0"));
+	assert_true(has(environment, "GPUWARD_WORKER=2:4:5:7:100:0:1:6:1"));
 	assert_true(has(environment, "CUDA_VISIBLE_DEVICES=7"));
 	assert_true(has(environment, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
 	free(environment);
@@ -110,7 +116,7 @@ static void without_devices_nothing_of_them_changes(void **state)
 	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
 	assert_int_equal(count(environment), 2);
 	assert_true(has(environment, "CUDA_VISIBLE_DEVICES=2,3"));
-	assert_true(has(environment, "GPUWARD_WORKER=1:0:0:-1:0:0"));
+	assert_true(has(environment, "GPUWARD_WORKER=2:0:0:-1:0:0:0:0:0"));
 	free(environment);
 }
 
