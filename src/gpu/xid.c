@@ -406,8 +406,7 @@ static struct xid_line *join_find(struct xid_join *join, const struct xid_line *
 	for (size_t i = 0; i < XID_JOIN_MAX; i++) {
 		struct xid_line *held = &join->held[i];
 
-		if (held->have && held->number == line->number &&
-		    xid_pci_equal(&held->pci, &line->pci))
+		if (held->have && xid_pci_equal(&held->pci, &line->pci))
 			return held;
 	}
 	return NULL;
@@ -424,12 +423,16 @@ static bool join_hold(struct xid_join *join, const struct xid_line *line)
 	return false;
 }
 
-/* Only Xid 13 is known to come in several lines, and only with a device there is something to join. */
+/*
+ * Only Xid 13 is known to come in several lines, and only with a device there is something to join. The
+ * line with the pid can be an Xid 43: so a stack overflow was reported.
+ */
 static bool joins(const struct xid_line *line)
 {
 	const uint32_t needs = XID_HAVE_NUMBER | XID_HAVE_PCI;
 
-	return (line->have & needs) == needs && line->number == 13;
+	return (line->have & needs) == needs &&
+	       (line->number == 13 || (line->number == 43 && (line->have & XID_HAVE_PID)));
 }
 
 bool xid_join_feed(struct xid_join *join, const struct xid_line *line, struct xid_line *ret_event)

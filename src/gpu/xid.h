@@ -97,8 +97,9 @@ enum xid_recovery xid_recovery(const char *rest);
 #define XID_JOIN_MAX 16
 
 /*
- * Joins the lines of one Xid 13, whose first lines come without a pid, and counts what was lost. All
- * zero is its beginning. One device's lines never join with another's.
+ * Joins the lines of one Xid 13, whose first lines come without a pid (it comes with the last one, which
+ * can be an Xid 43), and counts what was lost. All zero is its beginning. One device's lines never join
+ * with another's.
  */
 struct xid_join {
 	struct xid_line held[XID_JOIN_MAX]; /* .have is 0 in a free place */
@@ -116,7 +117,7 @@ void xid_join_overrun(struct xid_join *join);
 
 /*
  * Takes LINE in. Returns true when *RET_EVENT is to be acted on: at once for a line that stands alone;
- * for an Xid 13 with a pid it carries time, sequence and text of the first line that was held back.
+ * for an Xid 13 or 43 with a pid it carries time, sequence and text of the first line that was held back.
  */
 bool xid_join_feed(struct xid_join *join, const struct xid_line *line, struct xid_line *ret_event);
 
