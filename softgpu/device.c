@@ -117,7 +117,7 @@ static const struct {
 	{CUDA_ATTRIBUTE_PCI_DOMAIN_ID, 0},
 	{CUDA_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
 	{CUDA_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-	{CUDA_ATTRIBUTE_HOST_REGISTER, 1},
+	{CUDA_ATTRIBUTE_HOST_PAGE_TABLES, 0},
 	{CUDA_ATTRIBUTE_VIRTUAL_MEMORY, 1},
 	{CUDA_ATTRIBUTE_POSIX_FD_HANDLE, 1},
 	{CUDA_ATTRIBUTE_MPS_ENABLED, 0},
@@ -130,6 +130,15 @@ static int attribute_value(int attribute, uint32_t device, int *ret_value)
 	if (attribute == CUDA_ATTRIBUTE_PCI_BUS_ID || attribute == CUDA_ATTRIBUTE_PCI_DEVICE_ID) {
 		*ret_value =
 			(int)(attribute == CUDA_ATTRIBUTE_PCI_BUS_ID ? place.bus : place.device);
+		return CUDA_SUCCESS;
+	}
+	if (attribute == CUDA_ATTRIBUTE_HOST_REGISTER) {
+		*ret_value = (int)process.machine.settings.host_register;
+		return CUDA_SUCCESS;
+	}
+	if (attribute == CUDA_ATTRIBUTE_READ_ONLY_HOST_REGISTER) {
+		*ret_value = process.machine.settings.host_register &&
+			     process.machine.settings.read_only_register;
 		return CUDA_SUCCESS;
 	}
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {

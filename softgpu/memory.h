@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory of one process: plain allocations, host memory that the GPU reaches, and copies.
+ * Device memory of one process: plain allocations, and host memory that the GPU reaches (host.c).
  *
  * Runs in: a process that uses CUDA, with the process's lock held.
- * Invariant: everything that is mapped has a hold in the shared table, except host memory.
+ * Invariant: everything that is mapped has a hold in the shared table, except host memory, of which the
+ * process's entry only counts the bytes.
  * Read next: space.h, handle.c (memory with a handle), ipc.c.
  */
 #ifndef SOFTGPU_MEMORY_H
@@ -21,6 +22,9 @@ void memory_unmap(uint64_t address);
 
 /* Lets go of unmapped memory with handles, if no work is under way that may still touch it. */
 void handle_settle(void);
+
+/* Ends a registration, or an allocation of host memory. RANGE is gone after it. */
+void host_forget(const struct range *range);
 
 /* Frees everything of CONTEXT but memory with handles, which belongs to the process. */
 void memory_free_of(const struct cuda_context *context);

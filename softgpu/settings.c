@@ -49,6 +49,9 @@ static const struct number numbers[] = {
 	NUMBER("recovery_action", recovery_action, 4, 1),
 	NUMBER("xid_lines", xid_lines, 1, 1),
 	NUMBER("xid_events", xid_events, 1, 1),
+	NUMBER("pinnable_mib", pinnable_bytes, 1U << 24, MIB),
+	NUMBER("host_register", host_register, 1, 1),
+	NUMBER("read_only_register", read_only_register, 1, 1),
 	NUMBER("cuda_version", cuda_version, 99999, 1),
 };
 
@@ -63,6 +66,9 @@ void settings_init(struct settings *settings)
 		.lost = SOFT_DEVICES_MAX,
 		.xid_lines = 1,
 		.xid_events = 1,
+		.pinnable_bytes = (1U << 24) * MIB,
+		.host_register = 1,
+		.read_only_register = 1,
 		.cuda_version = 13000,
 		.driver_version = "580.159.04",
 	};

@@ -26,12 +26,15 @@ struct settings {
 	uint64_t delays;	      /* 0 none, 1 as measured */
 	uint64_t nvml_hang;
 	uint64_t cuda_hang;
-	uint64_t nvml_error;	  /* every NVML call returns this, unless 0 */
-	uint64_t mismatch;	  /* library and kernel driver differ */
-	uint64_t lost;		  /* this device fell off the bus; SOFT_DEVICES_MAX: none */
-	uint64_t recovery_action; /* enum nvml_recovery_action */
-	uint64_t xid_lines;	  /* faults are written to the kernel log */
-	uint64_t xid_events;	  /* faults are announced by NVML */
+	uint64_t nvml_error;	     /* every NVML call returns this, unless 0 */
+	uint64_t mismatch;	     /* library and kernel driver differ */
+	uint64_t lost;		     /* this device fell off the bus; SOFT_DEVICES_MAX: none */
+	uint64_t recovery_action;    /* enum nvml_recovery_action */
+	uint64_t xid_lines;	     /* faults are written to the kernel log */
+	uint64_t xid_events;	     /* faults are announced by NVML */
+	uint64_t pinnable_bytes;     /* host memory that all processes can pin */
+	uint64_t host_register;	     /* cuMemHostRegister works */
+	uint64_t read_only_register; /* and for memory that is mapped for reading */
 	uint64_t cuda_version;
 	char driver_version[32];
 };

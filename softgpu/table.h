@@ -62,7 +62,8 @@ struct table_client {
 	uint32_t devices;  /* whose files it holds */
 	uint64_t pid_namespace;
 	char name[16];
-	uint64_t contexts; /* bit N: it had a context on device N */
+	uint64_t contexts;     /* bit N: it had a context on device N */
+	uint64_t pinned_bytes; /* host memory that it has registered or allocated through CUDA */
 };
 
 enum table_kind {
@@ -122,6 +123,9 @@ uint64_t table_used_bytes(const struct table *table, uint32_t device, uint32_t c
 
 /* Whether any open file description holds a lock in FD's file from START on. */
 bool table_range_is_locked(int fd, uint64_t start, uint64_t bytes);
+
+/* Host memory that all living processes have pinned. */
+uint64_t table_pinned_bytes(const struct table *table);
 
 /* A free entry, counted into the header. Returns its index or TABLE_NONE when the table is full. */
 uint32_t table_new_client(struct table *table);

@@ -32,6 +32,17 @@ uint64_t table_used_bytes(const struct table *table, uint32_t device, uint32_t c
 	return bytes;
 }
 
+uint64_t table_pinned_bytes(const struct table *table)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < table->header.clients; i++) {
+		if (table->clients[i].used)
+			bytes += table->clients[i].pinned_bytes;
+	}
+	return bytes;
+}
+
 uint32_t table_new_client(struct table *table)
 {
 	uint32_t index = 0;

@@ -77,6 +77,11 @@ uint64_t soft_used_bytes(int device)
 	return look() ? table_used_bytes(&table, (uint32_t)device, TABLE_NONE) : 0;
 }
 
+uint64_t soft_pinned_bytes(void)
+{
+	return look() ? table_pinned_bytes(&table) : 0;
+}
+
 int soft_clients(void)
 {
 	int count = 0;

@@ -28,6 +28,9 @@ void soft_setting(const char *settings);
 /* Bytes in use on DEVICE, without the reserved ones; 0 if no process ever used the machine. */
 uint64_t soft_used_bytes(int device);
 
+/* Bytes of host memory that all processes have pinned; 0 if no process ever used the machine. */
+uint64_t soft_pinned_bytes(void);
+
 /* How many processes use the machine, the dead whose descriptors live on included. */
 int soft_clients(void);
 
