@@ -219,6 +219,12 @@ GW_PUBLIC void gw_isolate_free_shared(void *shared, uint64_t bytes);
 /* The worker's side                                                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Flags of a call. */
+enum gw_call_flags {
+	GW_CALL_INPUT_PINNED = 1,  /* `input` is pinned: GW_POOL_PINNED */
+	GW_CALL_OUTPUT_PINNED = 2, /* `output` is */
+};
+
 /* One call of a function in a worker. Valid during the call. */
 struct gw_call {
 	const void
@@ -231,6 +237,8 @@ struct gw_call {
 	uint32_t attempt;      /* 0 the first time, 1 after one crash */
 	int32_t device;	       /* the pool's device number, or -1 in a pool without devices */
 	char message[128];     /* may be filled on failure: one line that reaches the host */
+	uint32_t flags;	       /* enum gw_call_flags, added up */
+	uint32_t reserved;
 };
 
 /* Flags of a function. */
@@ -307,9 +315,22 @@ enum gw_detect {
 
 /* Flags of a pool. */
 enum gw_pool_flags {
-	/* Workers pin the memory of inputs and outputs (cuMemHostRegister), so that copies from and to a
-	 * task's memory run at the full speed of the bus. All of total_input_bytes and
-	 * total_output_bytes is then taken at once, and each worker start takes 40 ms per GiB more. */
+	/*
+	 * Each worker pins the memory of inputs and outputs once, when its context is up, so that copies from
+	 * call->input and to call->output run at the full speed of the bus: 54 GB/s and not 7 on an H200.
+	 *
+	 * Pinned memory is taken at once, and stays taken: twice total_input_bytes for the pool, and twice
+	 * total_output_bytes for each worker, for each hot standby and for one more. So choose small totals:
+	 * the bytes of the tasks that live at a time. The defaults become max_input_bytes and
+	 * max_output_bytes. Where the machine, or a control group, has less, gw_pool_open() returns
+	 * -ENOMEM; RLIMIT_MEMLOCK does not count. Each start takes 40 ms per GiB more, and the first one the
+	 * time to clear the pages; start_deadline_ns is longer by 2 s per GiB. Each end takes 150 ms per GiB
+	 * more, and tasks of a dead worker wait for it.
+	 *
+	 * What a driver cannot pin stays as it is, slower, and call->flags tells: inputs where memory
+	 * cannot be registered for reading alone (device attribute 113), outputs where none can, and both
+	 * in a worker that starts when too little memory is left. A pool without devices is refused.
+	 */
 	GW_POOL_PINNED = 1,
 };
 
@@ -327,10 +348,11 @@ struct gw_pool_options {
 
 	uint64_t max_input_bytes;  /* of one task; 0 = 1 GiB */
 	uint64_t max_output_bytes; /* of one task; 0 = 1 GiB */
-	uint64_t
-		total_input_bytes; /* of all live tasks; 0 = 4 GiB. Memory is taken when it is touched */
-	uint64_t total_output_bytes; /* of all live tasks; 0 = 4 GiB */
-	uint32_t queue_depth;	     /* tasks handed to one worker in advance, 1 to 256; 0 = 64 */
+	/* Of all live tasks. 0 = 4 GiB, or with GW_POOL_PINNED as much as one task may have. Memory is taken
+	 * when it is touched, or with that flag at once. */
+	uint64_t total_input_bytes;
+	uint64_t total_output_bytes;
+	uint32_t queue_depth; /* tasks handed to one worker in advance, 1 to 256; 0 = 64 */
 
 	uint32_t max_attempts;	    /* processes that may die of one task; 0 = 3 */
 	uint64_t task_deadline_ns;  /* default of the tasks; 0 = none */

@@ -18,6 +18,9 @@
 #define ARENA_MIN_SHIFT 6U /* 64 bytes: the alignment that tasks are promised */
 #define ARENA_CLASSES	42U
 
+/* Sizes are rounded up to powers of two: an arena of so many times the limit always has room. */
+#define ARENA_FACTOR 2U
+
 /* Free pieces of one size. */
 struct arena_class {
 	uint64_t *offsets;

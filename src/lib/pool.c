@@ -22,6 +22,7 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "lib/pinned.h"
 #include "linux/procref.h"
 
 #define GIB UINT64_C(1073741824)
@@ -29,9 +30,6 @@
 
 /* A wake-up of an idle processor costs this much and more; spinning that long at most doubles a wait. */
 #define DEFAULT_SPIN_NS 20000U
-
-/* Sizes are rounded up to powers of two in an arena: twice the limit always has room. */
-#define ARENA_FACTOR 2U
 
 #define DETECT_ALL	 (GW_DETECT_KERNEL_LOG | GW_DETECT_NVML | GW_DETECT_ERROR_LOG)
 #define HEARTBEAT_MIN_NS (10 * MS)
@@ -74,6 +72,12 @@ static uint32_t default_spin_ns(void)
 	return CPU_COUNT(&processors) > 1 ? DEFAULT_SPIN_NS : 0;
 }
 
+/* Sparse memory costs nothing; pinned memory is for one largest task, or as many smaller ones. */
+static uint64_t default_total(const struct gw_pool_options *o, uint64_t max_bytes)
+{
+	return o->flags & GW_POOL_PINNED ? max_bytes : 4 * GIB;
+}
+
 static void fill_defaults(struct gw_pool_options *options)
 {
 	struct gw_pool_options *o = options;
@@ -81,8 +85,10 @@ static void fill_defaults(struct gw_pool_options *options)
 	o->workers_per_device = o->workers_per_device ? o->workers_per_device : 1;
 	o->max_input_bytes = o->max_input_bytes ? o->max_input_bytes : GIB;
 	o->max_output_bytes = o->max_output_bytes ? o->max_output_bytes : GIB;
-	o->total_input_bytes = o->total_input_bytes ? o->total_input_bytes : 4 * GIB;
-	o->total_output_bytes = o->total_output_bytes ? o->total_output_bytes : 4 * GIB;
+	if (o->total_input_bytes == 0)
+		o->total_input_bytes = default_total(o, o->max_input_bytes);
+	if (o->total_output_bytes == 0)
+		o->total_output_bytes = default_total(o, o->max_output_bytes);
 	o->queue_depth = o->queue_depth ? o->queue_depth : 64;
 	o->max_attempts = o->max_attempts ? o->max_attempts : 3;
 	o->start_deadline_ns = o->start_deadline_ns ? o->start_deadline_ns : 60000 * MS;
@@ -174,9 +180,9 @@ static int check_options(const struct gw_pool_options *o, struct gw_error *ret_e
 			       "larger than any memory");
 	if (o->command && !o->command[0])
 		return err_own(ret_error, -EINVAL, "command has no program");
-	if (check_standbys(o, ret_error) < 0)
+	if (check_standbys(o, ret_error) < 0 || check_devices(o, ret_error) < 0)
 		return -EINVAL;
-	return check_devices(o, ret_error);
+	return pinned_check(o, ret_error);
 }
 
 /* A page that reads 1 in this process and 0 in a forked child. */

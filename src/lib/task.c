@@ -228,7 +228,16 @@ int gw_task_submit(struct gw_task *task, struct gw_error *ret_error)
 	return result;
 }
 
-/* Gives pages of a large, free piece of an output room back to the system. */
+/*
+ * Gives pages of a large, free piece of an output room back to the system. Not those that a worker has
+ * pinned: the GPU goes on with them, and nobody else sees them any more.
+ *
+ *	worker                                   host
+ *	registers the room: pages P are pinned
+ *	                                         punches a hole: the file lets go of P
+ *	copies the next result: into P
+ *	                                         reads it: new pages, all zero
+ */
 static void give_pages_back(uint8_t *start, uint64_t bytes)
 {
 	const uintptr_t page = 4096;
@@ -245,7 +254,8 @@ void task_release_output(struct gw_task *task)
 
 	if (!link)
 		return;
-	if (arena_free(&link->outputs, task->output_offset, task->output_capacity_bytes))
+	if (arena_free(&link->outputs, task->output_offset, task->output_capacity_bytes) &&
+	    !(task->pool->options.flags & GW_POOL_PINNED))
 		give_pages_back(link->map.output + task->output_offset,
 				task->output_capacity_bytes);
 	task->link = NULL;

@@ -21,6 +21,7 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "common/self.h"
+#include "lib/pinned.h"
 #include "linux/spawn.h"
 
 /* Copies the command's strings behind each other. */
@@ -63,8 +64,8 @@ static int fill_open(const struct gw_pool *pool, struct wire_open *open, struct 
 	/* Its length was checked. */
 	if (o->state_name)
 		memcpy(open->state_name, o->state_name, strlen(o->state_name));
-	open->output_bytes = o->total_output_bytes * 2;
-	open->start_deadline_ns = o->start_deadline_ns;
+	open->output_bytes = o->total_output_bytes * ARENA_FACTOR;
+	open->start_deadline_ns = pinned_start_deadline_ns(o);
 	open->stop_deadline_ns = o->stop_deadline_ns;
 	open->restart_min_ns = o->restart_min_ns;
 	open->restart_max_ns = o->restart_max_ns;

@@ -57,6 +57,7 @@ static struct gw_call make_call(const struct worker *worker, const struct channe
 		.task = entry->task,
 		.attempt = entry->attempt,
 		.device = worker->device,
+		.flags = worker->pinned,
 	};
 
 	if (entry->input_bytes > 0)

@@ -25,6 +25,7 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "common/wire.h"
+#include "worker/pin.h"
 
 bool gw_is_worker(void)
 {
@@ -187,6 +188,8 @@ static int start(struct worker *worker, struct gw_error *ret_error)
 		return err_os(ret_error, -result, "cannot start the worker's control thread");
 	result = device_start(worker, ret_error);
 	if (result == 0)
+		result = pin_start(worker, ret_error);
+	if (result == 0)
 		result = prepare_functions(worker, ret_error);
 	if (result == 0)
 		result = say_ready(worker, ret_error);
@@ -216,6 +219,7 @@ int gw_worker_run(const struct gw_function *functions)
 		_exit(WORKER_EXIT_START);
 	}
 	serve(&worker);
+	pin_stop(&worker);
 	device_stop(&worker);
 	return 0;
 }

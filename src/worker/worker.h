@@ -45,6 +45,7 @@ struct worker {
 
 	struct cuda_door door; /* device >= 0 */
 	struct cuda_context *context;
+	uint32_t pinned; /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop; /* set by the control thread */
 };
