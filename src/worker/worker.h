@@ -47,7 +47,8 @@ struct worker {
 	struct cuda_context *context;
 	uint32_t pinned; /* enum gw_call_flags of what pin.c has pinned */
 
-	atomic_bool stop; /* set by the control thread */
+	atomic_bool stop;	    /* set by the control thread */
+	atomic_ullong running_task; /* the number of the task that runs, or 0: for error_log.c */
 };
 
 /* control.c: starts the control thread. SIGTERM must be blocked. Returns 0 or -errno. */
