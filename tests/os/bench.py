@@ -61,8 +61,20 @@ class Bench(unittest.TestCase):
             (row,) = self.rows(text, name)
             self.assertGreater(row[2], 0, name)
 
+    def test_pinned(self):
+        with tempfile.TemporaryDirectory(prefix="gpuward-bench-") as folder:
+            text = self.run_bench("pinned", "--rounds", "2", "--mib", "1", "--starts", "1",
+                                  LD_LIBRARY_PATH=SOFTGPU, GPUWARD_SOFT_DIR=folder)
+        self.assertIn("input yes, output yes", text)
+        for name, tables in (("without the flag", 2), ("GW_POOL_PINNED", 2), ("cuMemAllocHost", 1)):
+            rows = self.rows(text, name)
+            self.assertEqual(len(rows), tables, name)
+            for first, least, most, second, second_least, second_most in rows:
+                self.assertTrue(0 < least <= first <= most, name)
+                self.assertTrue(0 < second_least <= second <= second_most, name)
+
     def test_usage(self):
-        for name in ("roundtrip", "pipeline", "idle", "cold"):
+        for name in ("roundtrip", "pipeline", "idle", "cold", "pinned"):
             for arguments in (["--nonsense", "1"], ["--rounds"], ["--rounds", "x"], ["--repeat", "-1"]):
                 done = subprocess.run([os.path.join(BENCH, name), *arguments], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, timeout=10, check=False)
