@@ -139,9 +139,9 @@ static int give_up(struct probe *probe, const struct gw_error *reason, struct gw
 	return reason->code;
 }
 
-static int give_up_late(struct probe *probe, struct gw_error *ret_error)
+int probe_late(struct probe *probe, uint64_t deadline_ns, struct gw_error *ret_error)
 {
-	uint64_t millis = (probe->deadline_ns + 999999) / 1000000;
+	uint64_t millis = (deadline_ns + 999999) / 1000000;
 	struct gw_error reason = {0};
 
 	if (millis % 1000 == 0)
@@ -156,27 +156,40 @@ static int give_up_late(struct probe *probe, struct gw_error *ret_error)
 	return give_up(probe, &reason, ret_error);
 }
 
-/* The end of the socket can be seen a moment before the process can be reaped. */
-static int give_up_dead(struct probe *probe, struct gw_error *ret_error)
+void probe_give_up(struct probe *probe, const struct gw_error *reason)
 {
-	struct procref_end end;
+	(void)give_up(probe, reason, NULL);
+}
+
+/* RESULT and END as from procref_reap(). */
+static int give_up_ended(struct probe *probe, int result, const struct procref_end *end,
+			 struct gw_error *ret_error)
+{
 	struct gw_error reason = {0};
-	int result = procref_wait(&probe->child.process, now_ns() + LEAVE_NS, &end);
 
 	if (spawn_failure(&probe->child, PROGRAM, &reason) < 0)
 		return give_up(probe, &reason, ret_error);
 	if (result != 1)
 		(void)err_own(&reason, GW_EDRIVER, "the probe process closed its socket");
-	else if (!end.by_signal)
+	else if (!end->by_signal)
 		(void)err_own(&reason, GW_EDRIVER,
 			      "the probe process exited with code %d while it asked the driver",
-			      end.value);
+			      end->value);
 	else
 		(void)err_own(&reason, GW_EDRIVER,
 			      "the probe process was killed by signal %d (%s) while it asked the "
 			      "driver",
-			      end.value, sigdescr_np(end.value));
+			      end->value, sigdescr_np(end->value));
 	return give_up(probe, &reason, ret_error);
+}
+
+/* The end of the socket can be seen a moment before the process can be reaped. */
+static int give_up_dead(struct probe *probe, struct gw_error *ret_error)
+{
+	struct procref_end end = {0};
+	int result = procref_wait(&probe->child.process, now_ns() + LEAVE_NS, &end);
+
+	return give_up_ended(probe, result, &end, ret_error);
 }
 
 static int give_up_garbled(struct probe *probe, int code, struct gw_error *ret_error)
@@ -204,9 +217,9 @@ static void keep_event(struct probe *probe, const struct probe_reply *reply)
 	probe->event_count++;
 }
 
-/* Takes one message. Returns 1 and *RET_REPLY, 0 when there is none, or the code of giving up. */
-static int take_message(struct probe *probe, struct probe_reply *ret_reply,
-			struct gw_error *ret_error)
+/* Takes one message. Returns 1 and *RET_REPLY, 0 when there is none, -EPIPE at the end of the socket, or the
+ * code of giving up. */
+static int receive(struct probe *probe, struct probe_reply *ret_reply, struct gw_error *ret_error)
 {
 	union {
 		struct probe_reply reply;
@@ -221,13 +234,21 @@ static int take_message(struct probe *probe, struct probe_reply *ret_reply,
 	if (got < 0 && errno == EAGAIN)
 		return 0;
 	if (got <= 0)
-		return give_up_dead(probe, ret_error);
+		return -EPIPE;
 	code = probe_take_reply(&message, (size_t)got, ret_reply);
 	return code < 0 ? give_up_garbled(probe, code, ret_error) : 1;
 }
 
-static int send_request(struct probe *probe, uint32_t kind, uint32_t device,
+static int take_message(struct probe *probe, struct probe_reply *ret_reply,
 			struct gw_error *ret_error)
+{
+	int code = receive(probe, ret_reply, ret_error);
+
+	return code == -EPIPE ? give_up_dead(probe, ret_error) : code;
+}
+
+/* Returns 0 or -errno. */
+static int send_request(struct probe *probe, uint32_t kind, uint32_t device)
 {
 	struct probe_request request = {.magic = PROBE_MAGIC,
 					.layout = PROBE_LAYOUT,
@@ -239,7 +260,7 @@ static int send_request(struct probe *probe, uint32_t kind, uint32_t device,
 	do {
 		sent = send(probe->socket, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
 	} while (sent < 0 && errno == EINTR);
-	return sent < 0 ? give_up_dead(probe, ret_error) : 0;
+	return sent < 0 ? -errno : 0;
 }
 
 /* Waits for the answer to the last request; events that come first are kept. */
@@ -252,7 +273,7 @@ static int await_reply(struct probe *probe, uint32_t kind, struct probe_reply *r
 		int code = wait_readable(probe->socket, until_ns);
 
 		if (code == 0)
-			return give_up_late(probe, ret_error);
+			return probe_late(probe, probe->deadline_ns, ret_error);
 		if (code < 0)
 			return err_os(ret_error, -code, "cannot wait for the probe");
 		code = take_message(probe, ret_reply, ret_error);
@@ -286,8 +307,39 @@ static int ask(struct probe *probe, uint32_t kind, uint32_t device, struct probe
 
 	if (probe->socket < 0)
 		return already_ended(probe, ret_error);
-	code = send_request(probe, kind, device, ret_error);
-	return code < 0 ? code : await_reply(probe, kind, ret_reply, ret_error);
+	code = send_request(probe, kind, device);
+	return code < 0 ? give_up_dead(probe, ret_error)
+			: await_reply(probe, kind, ret_reply, ret_error);
+}
+
+int probe_send(struct probe *probe, enum probe_kind kind, uint32_t device,
+	       struct gw_error *ret_error)
+{
+	int code;
+
+	if (probe->socket < 0)
+		return already_ended(probe, ret_error);
+	code = send_request(probe, kind, device);
+	/* Its death is told by probe_take(), after the messages that it sent before. */
+	return code < 0 && code != -EPIPE ? err_os(ret_error, -code, "the probe takes no question")
+					  : 0;
+}
+
+int probe_take(struct probe *probe, struct probe_reply *ret_reply, struct gw_error *ret_error)
+{
+	struct procref_end end = {0};
+	int code;
+
+	if (probe->socket < 0)
+		return already_ended(probe, ret_error);
+	code = receive(probe, ret_reply, ret_error);
+	if (code != -EPIPE)
+		return code;
+	code = procref_reap(&probe->child.process, &end);
+	if (code != 0)
+		return give_up_ended(probe, code, &end, ret_error);
+	probe->hung_up = true;
+	return 0;
 }
 
 int probe_ask_driver(struct probe *probe, struct probe_driver *ret, struct gw_error *ret_error)

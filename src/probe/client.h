@@ -4,7 +4,8 @@
  *
  * Runs in: ward and command line, one thread per probe. Knows nothing of NVML. A question blocks until
  * its reply or the deadline, never longer: a probe that is late is killed and given up, and the caller
- * goes on. A process that hangs in the driver may stay for as long as the driver hangs; nobody waits
+ * goes on. A program with an event loop, which may not block, asks with probe_send() and takes replies
+ * with probe_take(): the deadline is then its own timer. A process that hangs in the driver may stay for as long as the driver hangs; nobody waits
  * for it. To go on asking, open another one.
  *
  * Invariant: a struct probe whose socket is -1 answers every question with the error that ended it.
@@ -33,7 +34,8 @@ struct probe {
 		child; /* its pidfd is readable when it has ended, and -1 when it was reaped */
 	int socket;    /* -1 when it was given up */
 	uint64_t deadline_ns;
-	uint64_t ticket;
+	uint64_t ticket; /* of the last question */
+	bool hung_up;	 /* probe_take() met the end of the socket before that of the process */
 	struct gw_error ended; /* why it was given up */
 	/* Events that came while an answer was awaited. */
 	struct probe_event events[PROBE_EVENTS_MAX];
@@ -88,5 +90,25 @@ int probe_watch(struct probe *probe, struct gw_error *ret_error);
  */
 int probe_next_event(struct probe *probe, struct probe_event *ret_event,
 		     struct gw_error *ret_error);
+
+/*
+ * The way that never blocks; not to be mixed with the questions above.
+ *
+ * probe_send() asks: KIND and DEVICE as in struct probe_request. Returns 0; its reply has the number
+ * probe->ticket. Or a code when the probe was given up before, or its socket takes no more.
+ *
+ * probe_take() takes the next message: a reply (the ticket says to what; error.code is NVML's answer) or an
+ * event (kind PROBE_XID). Returns 1 and *RET_REPLY; 0 when there is none now; or the code of giving up,
+ * once all messages are taken: the probe died or broke the rules. If it returns 0 with hung_up set, the
+ * socket has ended but the process is not gone yet: watch its pidfd instead, then call again.
+ *
+ * probe_give_up() kills the probe and closes the socket, with REASON as what later questions get.
+ * probe_late() is that for a probe that has not answered in DEADLINE_NS. It returns its code.
+ */
+int probe_send(struct probe *probe, enum probe_kind kind, uint32_t device,
+	       struct gw_error *ret_error);
+int probe_take(struct probe *probe, struct probe_reply *ret_reply, struct gw_error *ret_error);
+void probe_give_up(struct probe *probe, const struct gw_error *reason);
+int probe_late(struct probe *probe, uint64_t deadline_ns, struct gw_error *ret_error);
 
 #endif
