@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "gpu/xid_table.h"
+
 #define ILLEGAL_ADDRESS	    700
 #define ILLEGAL_INSTRUCTION 715
 #define MISALIGNED_ADDRESS  716
@@ -29,4 +31,11 @@ int xid_result(uint32_t number, const char *rest)
 			return exceptions[i].result;
 	}
 	return -1;
+}
+
+bool xid_ends_process(uint32_t number)
+{
+	const struct xid_info *row = xid_find(number);
+
+	return row ? row->ends_process : true;
 }

@@ -23,7 +23,6 @@
 
 #include "common/err.h"
 #include "common/fd.h"
-#include "gpu/faults.h"
 #include "gpu/xid_result.h"
 #include "linux/namespaces.h"
 
@@ -32,14 +31,6 @@
 #define PIECES_MAX  8
 #define PIECE_BYTES 4096
 
-static bool ends_process(uint32_t number)
-{
-	const struct xid_info *row = xid_find(number);
-
-	/* One that is not known asks for a restart of the application (xid_advise). */
-	return row ? row->ends_process : true;
-}
-
 struct kernel_log_xid kernel_log_read_line(const struct xid_line *line, bool names_pids)
 {
 	struct kernel_log_xid xid = {
@@ -47,7 +38,7 @@ struct kernel_log_xid kernel_log_read_line(const struct xid_line *line, bool nam
 		.pid = names_pids && (line->have & XID_HAVE_PID) ? line->pid : -1,
 		.xid = (int32_t)line->number,
 		.cuda = xid_result(line->number, line->rest),
-		.ends_process = ends_process(line->number),
+		.ends_process = xid_ends_process(line->number),
 	};
 
 	if (line->have & XID_HAVE_PCI)

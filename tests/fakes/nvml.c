@@ -2,7 +2,7 @@
 /*
  * A libnvidia-ml.so.1 for tests of the door and the probe: two devices with fixed numbers, steered by
  * the environment. FAKE_NVML_INIT is the result of nvmlInit_v2, or "hang". FAKE_NVML_MEMORY is that of
- * the memory calls, or "hang". FAKE_NVML_XID is an Xid that device 1 reports once. Built with FAKE_OLD it
+ * the memory calls, or "hang"; FAKE_NVML_PROCESSES that of the list of processes. FAKE_NVML_XID is an Xid that device 1 reports once. Built with FAKE_OLD it
  * is a driver 440 that lacks most symbols. It is no emulated GPU: that one is softgpu.
  */
 #include <stdio.h>
@@ -144,7 +144,10 @@ int nvmlDeviceGetComputeRunningProcesses_v3(struct nvml_device *device, unsigned
 					    struct nvml_process *processes)
 {
 	unsigned int room = *count;
+	int result = answer("FAKE_NVML_PROCESSES");
 
+	if (result != NVML_SUCCESS)
+		return result;
 	if (device->index == 1)
 		return NVML_ERROR_NO_PERMISSION;
 	*count = 3;
