@@ -495,6 +495,13 @@ struct gw_recovery {
 /* How many of the last recoveries are kept. */
 #define GW_RECOVERIES_KEPT 64
 
+/*
+ * Recovery NUMBER, from 0 to gw_pool_stat.recoveries - 1, of which the last GW_RECOVERIES_KEPT are kept.
+ * Never blocks. Returns 0; -ENOENT there was none yet, or it is no longer kept; GW_EFORKED.
+ */
+GW_PUBLIC int gw_pool_recovery(struct gw_pool *pool, uint64_t number,
+			       struct gw_recovery *ret_recovery);
+
 /* Never blocks. Returns 0 or GW_EFORKED. */
 GW_PUBLIC int gw_pool_stat(struct gw_pool *pool, struct gw_pool_stat *ret_stat);
 

@@ -3,9 +3,10 @@
  * The memory that only host and ward share. No worker can reach it, so its words can be trusted as far
  * as the two trust each other: they are the same user's, started by the same program.
  *
- * Runs in: host (makes it), ward. It carries three things: the count of the ward's messages (there is
- * news on the socket), the ward's life (a robust word that the kernel changes when the ward dies), and
- * the deadlines of the tasks in the channels, which the ward enforces and no worker may change.
+ * Runs in: host (makes it), ward; others of the same user may look at it. It carries: the count of the
+ * ward's messages (there is news on the socket), the ward's life (a robust word that the kernel changes when
+ * the ward dies), the deadlines of the tasks in the channels, which the ward enforces and no worker may
+ * change, how much each fenced worker had completed, and what the ward tells of its work.
  *
  * One word for all that can wake the host, besides its channels: each word of a sleep on several costs
  * the kernel a tenth of a microsecond. It is the word of life, whose bit FUTEX_WAITERS says that a
@@ -39,7 +40,25 @@
 struct pool_page_slot {
 	_Atomic uint32_t submitted;   /* as in the channel, but out of the worker's reach */
 	_Atomic uint32_t incarnation; /* which channel it speaks of */
+	/* Ward: (incarnation + 1) << 32 | entries that it had completed when it was fenced. The host takes
+	 * in no result of that incarnation beyond them. */
+	_Atomic uint64_t fence;
 	_Atomic uint64_t deadline_ns[CHANNEL_DEPTH]; /* per entry: allowed duration, 0 = none */
+};
+
+/* What the ward tells of its work: statistics, and the last recoveries. */
+struct pool_page_report {
+	uint64_t n_recoveries;
+	uint64_t noticed_by[GW_SOURCES];
+	uint64_t kernel_log_lost;
+	int32_t source_error[GW_SOURCES];
+	uint32_t standbys_hot;
+	uint32_t standbys_primed;
+	uint32_t standbys_starting;
+	uint32_t standbys_failed;
+	uint32_t standbys_no_room;
+	uint32_t reserved;
+	struct gw_recovery recoveries[GW_RECOVERIES_KEPT]; /* number n at n % GW_RECOVERIES_KEPT */
 };
 
 struct pool_page {
@@ -53,7 +72,39 @@ struct pool_page {
 	 * it, and then says so by WIRE_KICK, where a task that it hands over could be late before that. */
 	_Atomic uint64_t next_look_ns;
 	_Alignas(64) struct pool_page_slot slots[GW_WORKERS_MAX];
+	/*
+	 * Two reports, of which the one at report_number % 2 is whole. The ward writes the other one and then
+	 * moves the number; it may be stopped or die at any instruction:
+	 *
+	 *	reader                            ward
+	 *	number = 6: copies reports[0]     writes reports[1], number = 7
+	 *	number is 7: tries again          writes reports[0]: the copy can be torn
+	 */
+	_Alignas(64) _Atomic uint32_t report_number;
+	struct pool_page_report reports[2];
 };
+
+/* Ward: shows REPORT. */
+static inline void pool_page_publish(struct pool_page *page, const struct pool_page_report *report)
+{
+	uint32_t next = atomic_load(&page->report_number) + 1;
+
+	page->reports[next % 2] = *report;
+	atomic_store(&page->report_number, next);
+}
+
+/* Anybody: a whole report. Tries again only where the ward has published another one meanwhile. */
+static inline void pool_page_report(const struct pool_page *page,
+				    struct pool_page_report *ret_report)
+{
+	uint32_t number;
+
+	do {
+		number = atomic_load(&page->report_number);
+		*ret_report = page->reports[number % 2];
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load(&page->report_number) != number);
+}
 
 /* Ward, after it has counted a message; a thread of the host that wants the leader to look again. */
 static inline void pool_page_wake_host(struct pool_page *page)

@@ -176,7 +176,8 @@ static bool open_is_good(const struct wire_open *open)
 {
 	return open->n_devices <= WIRE_DEVICES_MAX && open->workers >= 1 &&
 	       open->workers <= GW_WORKERS_MAX && open->max_start_failures >= 1 &&
-	       open->standby <= GW_STANDBY_HOT && open->standbys <= GW_WORKERS_MAX &&
+	       open->max_quick_deaths >= 1 && open->standby <= GW_STANDBY_HOT &&
+	       open->standbys <= GW_WORKERS_MAX &&
 	       text_ends(open->state_name, sizeof(open->state_name)) && command_is_good(open);
 }
 

@@ -120,7 +120,7 @@ struct wire_gone {
 	uint32_t slot;
 	uint32_t incarnation;
 	uint32_t was_ready; /* 1: a WIRE_UP for this incarnation was sent before */
-	uint32_t completed; /* entries that count: those completed when it was fenced */
+	uint32_t reserved;
 	struct gw_exit exit;
 };
 

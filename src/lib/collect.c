@@ -92,6 +92,21 @@ static bool take_entry(struct gw_pool *pool, struct slot *slot)
 	return true;
 }
 
+/*
+ * How many entries the worker has completed. What it completes after it was fenced does not count; a fence
+ * that is behind what was taken in before it does not take that back. The order of the two reads is drawn
+ * in ../ward/deadline.c.
+ */
+static uint32_t count_completed(const struct gw_pool *pool, const struct slot *slot)
+{
+	uint32_t completed = atomic_load(&slot->link->map.shared->completed);
+	uint64_t fence = atomic_load(&pool->page->slots[slot - pool->slots].fence);
+
+	if (fence >> 32 != (uint64_t)slot->incarnation + 1)
+		return completed;
+	return (int32_t)((uint32_t)fence - slot->taken) > 0 ? (uint32_t)fence : slot->taken;
+}
+
 static bool collect_slot(struct gw_pool *pool, struct slot *slot)
 {
 	uint32_t completed;
@@ -99,7 +114,7 @@ static bool collect_slot(struct gw_pool *pool, struct slot *slot)
 
 	if (!slot->link || slot->distrusted)
 		return false;
-	completed = atomic_load_explicit(&slot->link->map.shared->completed, memory_order_acquire);
+	completed = count_completed(pool, slot);
 	if (completed - slot->taken > slot->submitted - slot->taken) {
 		distrust(pool, slot);
 		return true;
@@ -123,8 +138,7 @@ bool collect_has_news(const struct gw_pool *pool)
 	for (uint32_t i = 0; i < pool->n_slots; i++) {
 		const struct slot *slot = &pool->slots[i];
 
-		if (slot->link && !slot->distrusted &&
-		    atomic_load(&slot->link->map.shared->completed) != slot->taken)
+		if (slot->link && !slot->distrusted && count_completed(pool, slot) != slot->taken)
 			return true;
 	}
 	return false;

@@ -3,10 +3,11 @@
  * What the ward says: a worker is ready, a worker is gone, a slot is given up, or (by silence) the
  * ward itself is dead.
  *
- * Runs in: host, under the pool's lock; never blocks. The order at a worker's death matters: the ward
- * speaks only after the process is gone, so what lies in its channel is final. Results that it had
- * published are taken in first, then its channel is let go, then what it still had goes back to the
- * front of the queue. Nothing is therefore lost, and nothing is taken twice. Read next: dispatch.c.
+ * Runs in: host, under the pool's lock; never blocks. The order at a worker's end matters: before the ward
+ * speaks it has set the worker's fence in the pool page, so what counts of its channel is final, though the
+ * process may still run. Results up to the fence are taken in first, then its channel is let go, then what
+ * it still had goes back to the front of the queue. Nothing is therefore lost, and nothing is taken twice.
+ * Read next: dispatch.c.
  */
 #include "lib/pool.h"
 
@@ -119,10 +120,12 @@ static void settle_first(struct gw_task *task, const struct gw_exit *exit)
 	}
 	if (exit->end != GW_END_STOPPED) {
 		add_attempt(task, exit);
+		task->pool->attempts_failed++;
 		task->outcome.device = exit->device;
 		if (task->outcome.attempts >= task->max_attempts) {
 			(void)snprintf(task->outcome.message, sizeof(task->outcome.message), "%.*s",
 				       (int)sizeof(task->outcome.message) - 1, exit->text);
+			task->pool->tasks_poisoned++;
 			task_end(task, GW_POISON);
 			return;
 		}
@@ -150,7 +153,7 @@ static void settle_tasks(struct slot *slot, const struct gw_exit *exit)
 	}
 }
 
-/* Lets go of a slot's process, which can publish nothing any more. */
+/* Lets go of a slot's process; what it publishes from here on nobody reads. */
 static void let_go(struct gw_pool *pool, struct slot *slot, const struct gw_exit *exit)
 {
 	settle_tasks(slot, exit);
@@ -161,18 +164,29 @@ static void let_go(struct gw_pool *pool, struct slot *slot, const struct gw_exit
 	slot->pid = -1;
 }
 
+/* A worker that is fenced may still be there when the ward dies: closing the pool waits for it too. Of many
+ * the oldest is forgotten. */
+static void keep_pidfd(struct gw_pool *pool, int pidfd)
+{
+	int *place = &pool->leaving_pidfds[pool->n_left++ % POOL_LEAVING_MAX];
+
+	fd_close(*place);
+	*place = pidfd;
+}
+
 static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
 {
 	struct slot *slot = &pool->slots[gone->slot];
 
-	if (gone->was_ready)
-		pool->recoveries++;
 	pool->last_exit = gone->exit;
 	if (!slot->link || slot->incarnation != gone->incarnation)
 		return;
 	(void)collect_all(pool);
 	let_go(pool, slot, &gone->exit);
-	fd_closep(&slot->pidfd);
+	if (gone->exit.gone_ns == GW_UNKNOWN)
+		keep_pidfd(pool, fd_steal(&slot->pidfd));
+	else
+		fd_closep(&slot->pidfd);
 }
 
 static void lose_list(struct list *list, const char *why)

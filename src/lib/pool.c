@@ -375,6 +375,8 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 		return err_os(ret_error, ENOMEM, "no memory for a pool");
 	pool->ward_socket = pool->ward_pidfd = pool->input_fd = pool->page_fd = -1;
 	pool->epoll_fd = pool->news_fd = -1;
+	for (uint32_t i = 0; i < POOL_LEAVING_MAX; i++)
+		pool->leaving_pidfds[i] = -1;
 	pool->ward_pid = -1;
 	pool->ward_program = SPAWNED_NONE;
 	pool->options.size = sizeof(pool->options);
@@ -400,20 +402,26 @@ int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *option
 	return 0;
 }
 
+/* A worker that had said nothing yet has no pidfd here: -1. */
+static void wait_end(int pidfd, uint64_t deadline_ns)
+{
+	struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+	uint64_t now = now_ns();
+
+	if (pidfd >= 0 && now < deadline_ns)
+		(void)poll(&fd, 1, (int)((deadline_ns - now) / MS));
+}
+
 /* Waits for workers that outlived their ward: the kernel has killed them, and the driver may take its
  * time. */
 static void wait_workers(struct gw_pool *pool)
 {
 	uint64_t deadline = wait_deadline(CLOSE_SLACK_NS);
 
-	for (uint32_t i = 0; i < pool->n_slots; i++) {
-		struct pollfd fd = {.fd = pool->slots[i].pidfd, .events = POLLIN};
-		uint64_t now = now_ns();
-
-		/* A worker that had said nothing yet has no pidfd here: poll() then waits for nothing. */
-		if (fd.fd >= 0 && now < deadline)
-			(void)poll(&fd, 1, (int)((deadline - now) / MS));
-	}
+	for (uint32_t i = 0; i < pool->n_slots; i++)
+		wait_end(pool->slots[i].pidfd, deadline);
+	for (uint32_t i = 0; i < POOL_LEAVING_MAX; i++)
+		wait_end(pool->leaving_pidfds[i], deadline);
 }
 
 /* Waits for the ward's end, and ends it if it is late: its workers die with it. */
@@ -456,6 +464,8 @@ static void free_pool(struct gw_pool *pool)
 		link_release(pool->slots[i].link);
 		fd_close(pool->slots[i].pidfd);
 	}
+	for (uint32_t i = 0; i < POOL_LEAVING_MAX; i++)
+		fd_close(pool->leaving_pidfds[i]);
 	arena_done(&pool->inputs);
 	unmap(pool->input, pool->input_map_bytes);
 	unmap(pool->page, sizeof(*pool->page));
@@ -547,6 +557,23 @@ int gw_pool_next(struct gw_pool *pool, uint64_t timeout_ns, struct gw_task **ret
 	return result;
 }
 
+/* What the ward knows better. */
+static void copy_report(const struct gw_pool *pool, struct gw_pool_stat *stat)
+{
+	struct pool_page_report report;
+
+	pool_page_report(pool->page, &report);
+	stat->recoveries = report.n_recoveries;
+	stat->standbys_hot = report.standbys_hot;
+	stat->standbys_primed = report.standbys_primed;
+	stat->standbys_starting = report.standbys_starting;
+	stat->standbys_failed = report.standbys_failed;
+	stat->standbys_no_room = report.standbys_no_room;
+	stat->kernel_log_lost = report.kernel_log_lost;
+	memcpy(stat->noticed_by, report.noticed_by, sizeof(stat->noticed_by));
+	memcpy(stat->source_error, report.source_error, sizeof(stat->source_error));
+}
+
 int gw_pool_stat(struct gw_pool *pool, struct gw_pool_stat *ret_stat)
 {
 	int result = pool_check_owner(pool, NULL);
@@ -566,12 +593,28 @@ int gw_pool_stat(struct gw_pool *pool, struct gw_pool_stat *ret_stat)
 	ret_stat->ward_pid = pool->ward_pid;
 	ret_stat->tasks_pending = pool->tasks_under_way;
 	ret_stat->tasks_done = pool->tasks_done;
-	ret_stat->recoveries = pool->recoveries;
 	ret_stat->input_bytes = pool->input_bytes;
 	ret_stat->output_bytes = pool->output_bytes;
 	ret_stat->last_exit = pool->last_exit;
 	ret_stat->last_device = pool->last_exit.end == GW_END_UNKNOWN ? -1 : pool->last_exit.device;
+	ret_stat->attempts_failed = pool->attempts_failed;
+	ret_stat->tasks_poisoned = pool->tasks_poisoned;
+	copy_report(pool, ret_stat);
 	(void)pthread_mutex_unlock(&pool->lock);
+	return 0;
+}
+
+int gw_pool_recovery(struct gw_pool *pool, uint64_t number, struct gw_recovery *ret_recovery)
+{
+	int result = pool_check_owner(pool, NULL);
+	struct pool_page_report report;
+
+	if (result < 0 || !ret_recovery)
+		return result < 0 ? result : -EINVAL;
+	pool_page_report(pool->page, &report);
+	if (number >= report.n_recoveries || report.n_recoveries - number > GW_RECOVERIES_KEPT)
+		return -ENOENT;
+	*ret_recovery = report.recoveries[number % GW_RECOVERIES_KEPT];
 	return 0;
 }
 

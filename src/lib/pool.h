@@ -37,6 +37,9 @@
 /* Names that workers of a pool have announced, at the most. */
 #define POOL_NAMES_MAX (2 * GW_FUNCTIONS_MAX)
 
+/* Workers that were fenced and may not be gone. */
+#define POOL_LEAVING_MAX 16U
+
 enum task_state {
 	TASK_NEW,
 	TASK_PENDING,
@@ -117,6 +120,8 @@ struct gw_pool {
 	int ward_pidfd;
 	struct spawned ward_program; /* until the pool is open: whether the ward's program ran */
 	bool ward_lost;
+	int leaving_pidfds[POOL_LEAVING_MAX]; /* of workers that were fenced last; -1: none */
+	uint64_t n_left;
 	bool kick_unsent; /* the ward does not know yet how soon a deadline is */
 	bool starved;	  /* a task was not handed over for want of memory: tried again soon */
 	bool crowded;	  /* one was not for want of room for its output: tried again at a free */
@@ -145,7 +150,8 @@ struct gw_pool {
 	uint64_t next_number;
 	uint64_t tasks_under_way; /* PENDING or IN_FLIGHT */
 	uint64_t tasks_done;
-	uint64_t recoveries;
+	uint64_t attempts_failed;
+	uint64_t tasks_poisoned;
 	uint64_t input_bytes;
 	uint64_t output_bytes;
 	struct gw_exit last_exit;

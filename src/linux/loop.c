@@ -79,6 +79,20 @@ void loop_add_timer(struct loop *loop, struct loop_timer *timer)
 	loop->timers = timer;
 }
 
+void loop_remove_timer(struct loop *loop, struct loop_timer *timer)
+{
+	struct loop_timer **place = &loop->timers;
+
+	while (*place && *place != timer)
+		place = &(*place)->next;
+	if (!*place)
+		return;
+	*place = timer->next;
+	/* The walk of run_timers() may stand at it. */
+	if (loop->next_timer == timer)
+		loop->next_timer = timer->next;
+}
+
 void loop_set_timer(struct loop_timer *timer, uint64_t due_ns)
 {
 	timer->due_ns = due_ns;
@@ -116,12 +130,16 @@ static void run_timers(struct loop *loop)
 
 	(void)!read(loop->timer_fd, &expirations, sizeof(expirations));
 	loop->armed_ns = GW_FOREVER;
-	for (struct loop_timer *timer = loop->timers; timer && !loop->ended; timer = timer->next) {
+	for (struct loop_timer *timer = loop->timers; timer && !loop->ended;
+	     timer = loop->next_timer) {
+		/* Kept in the loop: a callback may remove any timer, its own too. */
+		loop->next_timer = timer->next;
 		if (timer->due_ns > now)
 			continue;
 		timer->due_ns = GW_FOREVER;
 		timer->due(timer);
 	}
+	loop->next_timer = NULL;
 }
 
 int loop_run(struct loop *loop)

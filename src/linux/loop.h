@@ -40,6 +40,7 @@ struct loop {
 	int timer_fd;
 	uint64_t armed_ns; /* what the timerfd is set to */
 	struct loop_timer *timers;
+	struct loop_timer *next_timer; /* while timers run */
 	bool ended;
 };
 
@@ -59,8 +60,11 @@ void loop_move(struct loop *loop, struct loop_source *from, struct loop_source *
 /* Takes SOURCE out, before its descriptor is closed. A source that is in no loop is fine. */
 void loop_remove(struct loop *loop, struct loop_source *source);
 
-/* Makes TIMER known, switched off. It stays known until loop_done(). */
+/* Makes TIMER known, switched off. It stays known until loop_remove_timer() or loop_done(). */
 void loop_add_timer(struct loop *loop, struct loop_timer *timer);
+
+/* Forgets TIMER, before it vanishes. One that is not known is fine. */
+void loop_remove_timer(struct loop *loop, struct loop_timer *timer);
 
 /* Sets when TIMER is due (GW_FOREVER: off). It goes off once. */
 void loop_set_timer(struct loop_timer *timer, uint64_t due_ns);

@@ -44,6 +44,13 @@ int procref_signal(const struct procref *process, int signal);
  */
 int procref_reap(const struct procref *process, struct procref_end *ret_end);
 
+/*
+ * How the child PROCESS is ending, while it still is: its exit code is set before the kernel takes its
+ * memory and descriptors down, which takes a GPU's driver 100 ms. Never blocks, reaps nothing.
+ * Returns 1 and *RET_END; 0 when it is not ending, ends with 0, or cannot be seen (not allowed, no /proc).
+ */
+int procref_peek(const struct procref *process, struct procref_end *ret_end);
+
 /* How long a process that has ended by its pidfd is waited for to be reaped: somebody may trace it. */
 #define PROCREF_REAP_NS 200000000ULL
 

@@ -36,13 +36,13 @@ enum look {
  */
 static bool read_view(const struct slot *slot, struct view *ret_view)
 {
-	struct channel *channel = (struct channel *)(uintptr_t)slot->channel;
+	struct channel *channel = (struct channel *)(uintptr_t)slot->process->channel;
 	struct pool_page_slot *page = &slot->ward->page->slots[slot->number];
 	uint32_t submitted;
 
 	*ret_view = (struct view){.completed = atomic_load(&channel->completed),
 				  .began_ns = atomic_load(&channel->running_since_ns)};
-	if (atomic_load(&page->incarnation) != slot->incarnation)
+	if (atomic_load(&page->incarnation) != slot->process->incarnation)
 		return ret_view->completed == 0;
 	submitted = atomic_load(&page->submitted);
 	ret_view->in_flight = submitted - ret_view->completed;
@@ -53,7 +53,26 @@ uint32_t deadline_completed(const struct slot *slot)
 {
 	struct view view;
 
-	return slot->channel && read_view(slot, &view) ? view.completed : 0;
+	return slot->process->channel && read_view(slot, &view) ? view.completed : 0;
+}
+
+/*
+ * The host takes in what was completed before this line, and nothing after it:
+ *
+ *	ward                              worker                    host
+ *	reads completed = 5               completes entry 5
+ *	fence = 5                                                   reads completed = 6, then fence = 5:
+ *	                                                            takes in 5, and runs the next again
+ *
+ * A host that read `completed` before the fence was there took in what had been completed by then.
+ */
+void deadline_fence(const struct slot *slot)
+{
+	struct pool_page_slot *page = &slot->ward->page->slots[slot->number];
+	struct channel *channel = (struct channel *)(uintptr_t)slot->process->channel;
+	uint32_t completed = channel ? atomic_load(&channel->completed) : 0;
+
+	atomic_store(&page->fence, ((uint64_t)slot->process->incarnation + 1) << 32 | completed);
 }
 
 static uint64_t allowed_ns(const struct slot *slot, uint32_t number)
@@ -64,7 +83,7 @@ static uint64_t allowed_ns(const struct slot *slot, uint32_t number)
 }
 
 /* When the entry at the head began, kept from the first look at which it was there. */
-static uint64_t head_since(struct slot_watch *watch, const struct view *view, uint64_t now)
+static uint64_t head_since(struct watch *watch, const struct view *view, uint64_t now)
 {
 	if (watch->running && watch->head == view->completed)
 		return watch->since_ns;
@@ -103,7 +122,7 @@ static void look_at_waiting(const struct slot *slot, const struct view *view, ui
 /* Looks at one slot; lowers *NEXT_NS to when it has to be looked at again. */
 static enum look look_at(struct slot *slot, uint64_t now, uint64_t *next_ns)
 {
-	struct slot_watch *watch = &slot->watch;
+	struct watch *watch = &slot->process->watch;
 	uint64_t allowed, due = GW_FOREVER;
 	struct view view;
 
@@ -118,7 +137,7 @@ static enum look look_at(struct slot *slot, uint64_t now, uint64_t *next_ns)
 	lower(&due, head_since(watch, &view, now), allowed);
 	watch->looked_ns = now;
 	/* The entry's place may have been used again since: then the deadline was another's. */
-	if (due <= now && atomic_load(&slot->channel->completed) == view.completed)
+	if (due <= now && atomic_load(&slot->process->channel->completed) == view.completed)
 		return LOOK_OVERDUE;
 	lower(next_ns, watch->since_ns, allowed);
 	look_at_waiting(slot, &view, now, next_ns);
@@ -127,7 +146,8 @@ static enum look look_at(struct slot *slot, uint64_t now, uint64_t *next_ns)
 
 static bool is_watched(const struct slot *slot)
 {
-	return slot->channel && (slot->state == SLOT_READY || slot->state == SLOT_STOPPING);
+	return slot->process && slot->process->channel &&
+	       (slot->state == SLOT_READY || slot->state == SLOT_STOPPING);
 }
 
 static void judge(struct slot *slot, uint64_t now, uint64_t *next_ns)

@@ -29,4 +29,7 @@ void deadline_kick(struct ward *ward);
 /* How many entries the slot's worker has completed, or 0 where it says what cannot be. */
 uint32_t deadline_completed(const struct slot *slot);
 
+/* From here on nothing that the slot's worker completes counts. */
+void deadline_fence(const struct slot *slot);
+
 #endif

@@ -1,118 +1,100 @@
 /* SPDX-License-Identifier: MIT */
 #include "ward/leaving.h"
 
-#include <sys/epoll.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "common/fd.h"
-#include "ward/outbox.h"
+#include "ward/recovery.h"
+#include "ward/slot.h"
+#include "ward/turn.h"
 #include "ward/ward.h"
+#include "ward/worker_link.h"
 
-static void tell(struct slot *slot)
+static void unlink_process(struct process *process)
 {
-	struct leaving *leaving = &slot->leaving;
-	struct gw_exit exit;
+	struct process **place = &process->ward->leaving;
 
-	report_fill(&exit, &leaving->facts);
-	leaving->told = true;
-	outbox_left(slot, leaving->incarnation, &exit);
+	while (*place != process)
+		place = &(*place)->next;
+	*place = process->next;
 }
 
 static void on_exit_ready(struct loop_source *source, uint32_t events)
 {
-	struct slot *slot = source->owner;
-	struct leaving *leaving = &slot->leaving;
-	bool told = leaving->told;
+	struct process *process = source->owner;
+	struct ward *ward = process->ward;
+	struct slot *slot = process->slot;
+	struct gw_exit exit;
 
 	(void)events;
-	leaving->facts.reaped = procref_wait(&leaving->spawned.process, now_ns() + PROCREF_REAP_NS,
-					     &leaving->facts.ended) == 1;
-	leaving->facts.gone_ns = now_ns();
-	loop_set_timer(&leaving->timer, GW_FOREVER);
-	loop_remove(&slot->ward->loop, &leaving->exit_source);
-	spawn_done(&leaving->spawned);
-	if (!told)
-		tell(slot);
-	ward_check_end(slot->ward);
+	worker_link_drain(process);
+	process_end(process, &exit);
+	recovery_gone(process, &exit);
+	unlink_process(process);
+	process_free(process);
+	slot_left(slot);
+	turn_device_changed(ward);
+	ward_check_end(ward);
 }
 
-static void kill_it(struct leaving *leaving)
-{
-	leaving->killed = true;
-	(void)procref_signal(&leaving->spawned.process, SIGKILL);
-	loop_set_timer(&leaving->timer, now_ns() + SLOT_KILL_DEADLINE_NS);
-}
-
-/* First the grace has passed, then the time in which SIGKILL should have worked. */
+/* SIGKILL should have worked by now. */
 static void on_timer(struct loop_timer *timer)
 {
-	struct slot *slot = timer->owner;
-	struct leaving *leaving = &slot->leaving;
+	struct process *process = timer->owner;
 
-	if (!leaving->killed) {
-		if (leaving->facts.cause.end == GW_END_UNKNOWN)
-			leaving->facts.cause =
-				(struct cause){.end = GW_END_PROTOCOL,
-					       .source = GW_SOURCE_PROTOCOL,
-					       .what = "it closed its socket and did not end"};
-		kill_it(leaving);
-		return;
+	process->stuck = true;
+	slot_is_stuck(process->slot);
+	ward_check_end(process->ward);
+}
+
+void leaving_take(struct process *process)
+{
+	process->is_leaving = true;
+	process->slot->n_leaving++;
+	process->exit_source.ready = on_exit_ready;
+	process->timer = (struct loop_timer){.due = on_timer, .owner = process};
+	loop_add_timer(&process->ward->loop, &process->timer);
+	process->next = process->ward->leaving;
+	process->ward->leaving = process;
+	/* It may have ended by itself just now: then there is nobody to get it. */
+	(void)procref_signal(&process->spawned.process, SIGKILL);
+	loop_set_timer(&process->timer, now_ns() + SLOT_KILL_DEADLINE_NS);
+}
+
+bool leaving_is_over(const struct ward *ward)
+{
+	for (const struct process *process = ward->leaving; process; process = process->next) {
+		if (!process->stuck)
+			return false;
 	}
-	leaving->facts.stuck = true;
-	tell(slot);
-	ward_check_end(slot->ward);
+	return true;
 }
 
-void leaving_init(struct slot *slot)
+struct process *leaving_of(const struct slot *slot)
 {
-	struct leaving *leaving = &slot->leaving;
+	struct process *process = slot->ward->leaving;
 
-	leaving->spawned = SPAWNED_NONE;
-	leaving->exit_source =
-		(struct loop_source){.fd = -1, .ready = on_exit_ready, .owner = slot};
-	leaving->timer = (struct loop_timer){.due = on_timer, .owner = slot};
-	loop_add_timer(&slot->ward->loop, &leaving->timer);
+	while (process && process->slot != slot)
+		process = process->next;
+	return process;
 }
 
-void leaving_done(struct slot *slot)
+struct process *leaving_find(const struct ward *ward, int32_t pid)
 {
-	loop_remove(&slot->ward->loop, &slot->leaving.exit_source);
-	spawn_done(&slot->leaving.spawned);
+	struct process *process = ward->leaving;
+
+	while (process && process->spawned.process.pid != pid)
+		process = process->next;
+	return process;
 }
 
-bool leaving_is_free(const struct slot *slot)
+void leaving_done(struct ward *ward)
 {
-	return slot->leaving.spawned.process.pidfd < 0 && !slot->outbox.has_left &&
-	       !slot->outbox.up && !slot->outbox.has_gone;
-}
+	while (ward->leaving) {
+		struct process *process = ward->leaving;
 
-bool leaving_is_untold(const struct slot *slot)
-{
-	return slot->leaving.spawned.process.pidfd >= 0 && !slot->leaving.told;
-}
-
-void leaving_take(struct slot *slot, bool kill)
-{
-	struct leaving *leaving = &slot->leaving;
-
-	leaving->incarnation = slot->incarnation;
-	leaving->killed = false;
-	leaving->told = false;
-	leaving->facts = (struct report_facts){.slot = slot->number,
-					       .pid = slot->spawned.process.pid,
-					       .device = slot->device,
-					       .was_ready = slot->ready_ns > 0,
-					       .cause = slot->cause,
-					       .started_ns = slot->spawned.process.started_ns,
-					       .noticed_ns = slot->noticed_ns,
-					       .gone_ns = GW_UNKNOWN};
-	loop_move(&slot->ward->loop, &slot->exit_source, &leaving->exit_source, EPOLLIN);
-	leaving->spawned = slot->spawned;
-	slot->spawned = SPAWNED_NONE;
-	slot_end_process(slot);
-	fd_closep(&slot->channel_fd);
-	fd_closep(&slot->event_fd);
-	if (kill)
-		kill_it(leaving);
-	else
-		loop_set_timer(&leaving->timer, now_ns() + SLOT_GRACE_NS);
+		ward->leaving = process->next;
+		process_free(process);
+	}
 }

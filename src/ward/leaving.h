@@ -1,53 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that is on its way out while its successor already starts.
+ * Processes that are fenced, were sent SIGKILL, and are not gone yet, while their successors work.
  *
- * Runs in: ward. The end of a process with a CUDA context takes 60 to 110 ms, a start 170 to 230 ms. The
- * two go on at the same time:
+ * Runs in: ward. The end of a process with a CUDA context takes 60 to 110 ms. The host hears of it at its
+ * beginning, since nothing that the process does counts any more:
  *
- *	fault ─┬─ SIGKILL ── old process goes ── gone: told to the host, tasks go back
- *	       └─ start ──── cuInit ── context ── ready: told to the host, after the line above
+ *	fault ─┬─ fence ── told to the host, its tasks go back ── a standby takes its place
+ *	       └─ SIGKILL ── the process ends ── reaped: its mutable state passes on
  *
- * (The start is even faster beside the old process than after it, since the driver stays up: cuInit
- * takes 33 ms instead of 100.) The order of the two messages is kept, whichever process is faster, so
- * that the host never has two incarnations of one worker. One process can be leaving at a time; a
- * successor that is to go as well waits for its end in the slot.
- *
- * A process that SIGKILL does not end is told of after a while, as one that is still there; then the
- * successor takes its place, and the old one is reaped if it ever ends. Read next: slot.c.
+ * A process that SIGKILL does not end is given up after a while: its slot is told, the pool goes on, and it is
+ * reaped if it ever ends. Read next: slot.c.
  */
 #ifndef GPUWARD_WARD_LEAVING_H
 #define GPUWARD_WARD_LEAVING_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "linux/loop.h"
-#include "linux/spawn.h"
-#include "ward/report.h"
+#include "ward/process.h"
 
-struct slot;
+/* Takes PROCESS, which is fenced and in no slot any more, and kills it. */
+void leaving_take(struct process *process);
 
-struct leaving {
-	struct loop_source exit_source;
-	struct loop_timer timer;
-	struct spawned spawned; /* pidfd -1: nobody is leaving */
-	struct report_facts facts;
-	uint32_t incarnation;
-	bool killed;
-	bool told; /* the host knows of its end, though it is still there */
-};
+/* Whether all have ended, or were given up. */
+bool leaving_is_over(const struct ward *ward);
 
-void leaving_init(struct slot *slot);
-void leaving_done(struct slot *slot);
+/* One that was in SLOT, or NULL. */
+struct process *leaving_of(const struct slot *slot);
 
-/* Whether a process can leave now: nobody else is leaving, and the host has all messages before. */
-bool leaving_is_free(const struct slot *slot);
+/* The one with this pid, or NULL. */
+struct process *leaving_find(const struct ward *ward, int32_t pid);
 
-/* Takes the process out of SLOT, which is empty then. KILL: with SIGKILL now; otherwise after a grace. */
-void leaving_take(struct slot *slot, bool kill);
-
-/* Whether the host still has to be told of the end of a process that is leaving. */
-bool leaving_is_untold(const struct slot *slot);
+/* At the ward's end: says who is still there, and lets go. */
+void leaving_done(struct ward *ward);
 
 #endif

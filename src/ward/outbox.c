@@ -26,9 +26,7 @@ static void drop(struct slot *slot)
 {
 	struct slot_outbox *box = &slot->outbox;
 
-	free(box->up);
-	box->up = NULL;
-	box->has_left = false;
+	box->has_up = false;
 	box->has_gone = false;
 	box->has_failed = false;
 }
@@ -49,25 +47,23 @@ static int send_one(struct ward *ward, const void *message, const int *fds, size
 	return result;
 }
 
+/* The message was filled when the worker said that it is ready; its place is known only now. */
 static int send_up(struct slot *slot)
 {
+	struct process *process = slot->process;
 	/* The last is missing where the process has ended since. */
-	const int fds[] = {slot->channel_fd, slot->event_fd, slot->spawned.process.pidfd};
+	const int fds[] = {process->channel_fd, process->event_fd, process->spawned.process.pidfd};
 	const size_t n_fds = fds[2] < 0 ? 2 : 3;
-	int result = send_one(slot->ward, slot->outbox.up, fds, n_fds);
+	int result;
 
+	process->up->slot = slot->number;
+	process->up->incarnation = process->incarnation;
+	process->up->ready_ns = process->ready_ns;
+	result = send_one(slot->ward, process->up, fds, n_fds);
 	if (result == 0) {
-		free(slot->outbox.up);
-		slot->outbox.up = NULL;
+		free(process->up);
+		process->up = NULL;
 	}
-	return result;
-}
-
-static int send_left(struct slot *slot)
-{
-	int result = send_one(slot->ward, &slot->outbox.left, NULL, 0);
-
-	slot->outbox.has_left = result < 0;
 	return result;
 }
 
@@ -75,13 +71,12 @@ static int send_left(struct slot *slot)
 static int send_slot(struct slot *slot)
 {
 	struct slot_outbox *box = &slot->outbox;
-	int result = box->has_left ? send_left(slot) : 0;
+	int result = 0;
 
-	/* What a successor has to say waits until the host knows that the one before is gone. */
-	if (leaving_is_untold(slot))
-		return result;
-	if (result == 0 && box->up)
+	if (box->has_up) {
 		result = send_up(slot);
+		box->has_up = result < 0;
+	}
 	if (result == 0 && box->has_gone) {
 		result = send_one(slot->ward, &box->gone, NULL, 0);
 		box->has_gone = result < 0;
@@ -126,30 +121,21 @@ void outbox_flush(struct ward *ward)
 		loop_set_timer(&ward->retry_timer, now_ns() + RETRY_NS);
 }
 
-void outbox_up_take(struct slot *slot, struct wire_up *up)
+void outbox_up(struct slot *slot)
 {
-	slot->outbox.up = up;
+	slot->outbox.has_up = true;
 	outbox_flush(slot->ward);
 }
 
-void outbox_left(struct slot *slot, uint32_t incarnation, const struct gw_exit *exit)
-{
-	struct wire_gone *left = &slot->outbox.left;
-
-	*left = (struct wire_gone){
-		.slot = slot->number, .incarnation = incarnation, .was_ready = 1, .exit = *exit};
-	wire_header_init(&left->header, WIRE_GONE, sizeof(*left));
-	slot->outbox.has_left = true;
-	outbox_flush(slot->ward);
-}
-
-void outbox_gone(struct slot *slot, const struct gw_exit *exit)
+void outbox_gone(struct slot *slot, const struct process *process, const struct gw_exit *exit)
 {
 	struct wire_gone *gone = &slot->outbox.gone;
 
+	if (slot->is_standby)
+		return;
 	*gone = (struct wire_gone){.slot = slot->number,
-				   .incarnation = slot->incarnation,
-				   .was_ready = slot->ready_ns > 0,
+				   .incarnation = process->incarnation,
+				   .was_ready = process->ready_ns > 0,
 				   .exit = *exit};
 	wire_header_init(&gone->header, WIRE_GONE, sizeof(*gone));
 	slot->outbox.has_gone = true;
@@ -160,6 +146,8 @@ void outbox_failed(struct slot *slot, const struct gw_error *error)
 {
 	struct wire_failed *failed = &slot->outbox.failed;
 
+	if (slot->is_standby)
+		return;
 	*failed = (struct wire_failed){.slot = slot->number, .error = *error};
 	wire_header_init(&failed->header, WIRE_FAILED, sizeof(*failed));
 	slot->outbox.has_failed = true;

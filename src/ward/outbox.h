@@ -18,12 +18,11 @@
 
 void outbox_init(struct ward *ward);
 
-/* Takes UP, which is from malloc(). */
-void outbox_up_take(struct slot *slot, struct wire_up *up);
-void outbox_gone(struct slot *slot, const struct gw_exit *exit);
-/* Queues the end of a process that was leaving: it goes out before what its successor has to say. */
-void outbox_left(struct slot *slot, uint32_t incarnation, const struct gw_exit *exit);
-
+/* SLOT's process is ready: process->up goes to the host. */
+void outbox_up(struct slot *slot);
+/* PROCESS, which was in SLOT, has come to its end, or is fenced. */
+void outbox_gone(struct slot *slot, const struct process *process, const struct gw_exit *exit);
+/* SLOT is given up. Nothing of a standby's slot is sent. */
 void outbox_failed(struct slot *slot, const struct gw_error *error);
 
 /* Sends what the socket takes. */

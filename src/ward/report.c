@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gpu/faults.h"
+#include "gpu/xid_table.h"
 
 /* Adds to the text of EXIT; what does not fit is cut. */
 static void say(struct gw_exit *exit, const char *format, ...)
@@ -74,6 +75,13 @@ static int bytes_of_text(const char *text, int result)
 			     : (ptrdiff_t)strlen(text));
 }
 
+static void tell_xid(struct gw_exit *exit, int32_t xid)
+{
+	const struct xid_info *info = xid_find((uint32_t)xid);
+
+	say(exit, "died of a GPU fault, Xid %d%s%s", xid, info ? ": " : "", info ? info->text : "");
+}
+
 static void tell_cuda(struct gw_exit *exit, const struct cause *cause)
 {
 	const char *name = gw_cuda_name(cause->cuda);
@@ -81,6 +89,11 @@ static void tell_cuda(struct gw_exit *exit, const struct cause *cause)
 
 	exit->cuda = cause->cuda;
 	exit->value = cause->cuda;
+	exit->xid = cause->xid > 0 ? cause->xid : -1;
+	if (cause->cuda < 0) {
+		tell_xid(exit, cause->xid);
+		return;
+	}
 	say(exit, "died of CUDA error %d%s%s", cause->cuda, name ? " " : "", name ? name : "");
 	if (cause->task > 0)
 		say(exit, " in task %llu", (unsigned long long)cause->task);

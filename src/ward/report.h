@@ -19,7 +19,8 @@
 struct cause {
 	uint32_t end;	  /* enum gw_end; GW_END_UNKNOWN: no cause known */
 	uint32_t source;  /* enum gw_source */
-	int32_t cuda;	  /* with GW_END_CUDA */
+	int32_t cuda;	  /* with GW_END_CUDA; -1: only the Xid is known */
+	int32_t xid;	  /* with GW_END_CUDA; 0 or -1: not known */
 	uint64_t task;	  /* the task in hand, or 0 */
 	const char *what; /* words for the text, or NULL; static */
 };
@@ -30,7 +31,7 @@ struct report_facts {
 	int32_t device;
 	bool was_ready;
 	bool stuck;  /* SIGKILL does not end it: it is told of, and still there */
-	bool reaped; /* `ended` is valid; false: somebody else reaped it */
+	bool reaped; /* `ended` is valid; false: it is still there, or somebody else reaped it */
 	struct procref_end ended;
 	struct cause cause;
 	uint64_t started_ns;

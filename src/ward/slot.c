@@ -9,7 +9,11 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "ward/deadline.h"
+#include "ward/leaving.h"
 #include "ward/outbox.h"
+#include "ward/recovery.h"
+#include "ward/standby.h"
+#include "ward/turn.h"
 #include "ward/ward.h"
 #include "ward/worker_link.h"
 
@@ -19,20 +23,18 @@ struct happening {
 	const struct cause *cause; /* or NULL */
 };
 
-/* The first cause counts. */
-static void note_cause(struct slot *slot, const struct cause *cause)
+static void note(struct slot *slot, const struct happening *what)
 {
-	if (slot->noticed_ns == 0)
-		slot->noticed_ns = now_ns();
-	if (cause && slot->cause.end == GW_END_UNKNOWN)
-		slot->cause = *cause;
+	process_note(slot->process, what->cause ? what->cause->source : GW_SOURCE_UNKNOWN,
+		     what->cause);
 }
 
 static struct tally_limits limits_of(const struct ward *ward)
 {
 	return (struct tally_limits){.restart_min_ns = ward->open.restart_min_ns,
 				     .restart_max_ns = ward->open.restart_max_ns,
-				     .max_start_failures = ward->open.max_start_failures};
+				     .max_start_failures = ward->open.max_start_failures,
+				     .max_quick_deaths = ward->open.max_quick_deaths};
 }
 
 /* Errors of a start that come back however often it is tried. */
@@ -62,15 +64,33 @@ static bool is_hopeless(const struct gw_error *error)
 	}
 }
 
-static void say_how_often(struct slot *slot)
+/* The last words about a slot: what failed, and how often. */
+static void say_failed(struct slot *slot)
 {
-	struct gw_error *error = &slot->start_error;
-	size_t used = strlen(error->msg);
+	struct gw_error *error = &slot->failure;
+	const struct tally *tally = &slot->tally;
+	size_t used;
 
-	if (slot->tally.failed_starts > 1)
+	if (tally->quick_deaths > 0 && tally->failed_starts == 0)
+		(void)err_own(error, GW_EPOOLFAILED,
+			      "worker %u died %u times in a row without completing a task, and is "
+			      "not started again",
+			      slot->number, tally->quick_deaths);
+	used = strlen(error->msg);
+	if (tally->failed_starts > 1)
 		(void)snprintf(error->msg + used, sizeof(error->msg) - used,
-			       " (%u starts in a row failed)", slot->tally.failed_starts);
+			       " (%u starts in a row failed)", tally->failed_starts);
+	outbox_failed(slot, error);
 }
+
+/* Whether the next process may start: not before the host knows of the end of the last one, and not where
+ * the driver seems to hang. */
+static bool can_start(const struct slot *slot)
+{
+	return !slot->outbox.has_gone && slot->n_leaving < SLOT_LEAVING_MAX;
+}
+
+static enum slot_state start_now(struct slot *slot);
 
 /* Where a slot goes that has no process any more, and is still wanted. */
 static enum slot_state go_on(struct slot *slot, const struct tally_run *run)
@@ -78,16 +98,77 @@ static enum slot_state go_on(struct slot *slot, const struct tally_run *run)
 	const struct tally_limits limits = limits_of(slot->ward);
 	struct tally_verdict verdict = tally_count(&slot->tally, &limits, run);
 
+	loop_set_timer(&slot->timer, GW_FOREVER);
+	if (slot->ward->closing)
+		return SLOT_EMPTY;
 	if (verdict.give_up) {
-		say_how_often(slot);
-		outbox_failed(slot, &slot->start_error);
+		say_failed(slot);
 		return SLOT_FAILED;
 	}
 	slot->next_start_ns = after_ns(verdict.pause_ns);
-	/* Otherwise slot_gone_was_sent() does it. */
-	if (!slot->outbox.has_gone)
+	if (verdict.pause_ns == 0 && can_start(slot))
+		return start_now(slot);
+	/* Otherwise slot_gone_was_sent() or slot_left() does it. */
+	if (can_start(slot))
 		loop_set_timer(&slot->timer, slot->next_start_ns);
 	return SLOT_BACKOFF;
+}
+
+static void start_deadline(struct slot *slot)
+{
+	loop_set_timer(&slot->timer, after_ns(slot->ward->open.start_deadline_ns));
+}
+
+/* The process is ready: the host hears of it if this is a worker's slot. */
+static void announce(struct slot *slot)
+{
+	struct process *process = slot->process;
+
+	loop_set_timer(&slot->timer, GW_FOREVER);
+	slot->no_room = false;
+	process->ready_ns = now_ns();
+	if (slot->is_standby) {
+		recovery_publish(slot->ward);
+		return;
+	}
+	recovery_ready(slot);
+	outbox_up(slot);
+	if (process->standby)
+		worker_link_send(process, WIRE_PROMOTE);
+}
+
+/* A standby's process goes on here from where it is. */
+static enum slot_state adopt(struct slot *slot, enum slot_state state)
+{
+	slot->process->incarnation = slot->n_started++;
+	recovery_successor(slot, state);
+	if (state == SLOT_READY)
+		announce(slot);
+	else if (state == SLOT_PRIMED)
+		loop_set_timer(&slot->timer, GW_FOREVER);
+	else
+		start_deadline(slot);
+	return state;
+}
+
+static enum slot_state start_now(struct slot *slot)
+{
+	enum slot_state taken = slot->is_standby ? SLOT_EMPTY : standby_take(slot);
+	struct tally_run run = {0};
+
+	slot->no_room = false;
+	if (taken != SLOT_EMPTY)
+		return adopt(slot, taken);
+	if (slot->is_standby && !standby_may_start(slot))
+		return SLOT_EMPTY;
+	if (process_start(slot, &slot->process, &slot->failure) == 0) {
+		slot->n_started++;
+		recovery_successor(slot, SLOT_STARTING);
+		start_deadline(slot);
+		return SLOT_STARTING;
+	}
+	run.hopeless = is_hopeless(&slot->failure);
+	return go_on(slot, &run);
 }
 
 static enum slot_state do_ignore(struct slot *slot, const struct happening *what)
@@ -98,194 +179,181 @@ static enum slot_state do_ignore(struct slot *slot, const struct happening *what
 
 static enum slot_state do_start(struct slot *slot, const struct happening *what)
 {
-	struct gw_error error = {0};
-	struct tally_run run = {0};
-
 	(void)what;
-	if (slot_start_process(slot, &error) == 0) {
-		loop_set_timer(&slot->timer, after_ns(slot->ward->open.start_deadline_ns));
-		return SLOT_STARTING;
-	}
-	slot->start_error = error;
-	run.hopeless = is_hopeless(&error);
-	return go_on(slot, &run);
+	return start_now(slot);
+}
+
+/* Its turn, which turn.c gives, can take as long as others need. */
+static enum slot_state do_queue(struct slot *slot, const struct happening *what)
+{
+	loop_set_timer(&slot->timer, slot->no_room ? now_ns() + TURN_AGAIN_NS : GW_FOREVER);
+	return what->next;
+}
+
+static enum slot_state do_warm(struct slot *slot, const struct happening *what)
+{
+	worker_link_send(slot->process, WIRE_WARM);
+	start_deadline(slot);
+	return what->next;
 }
 
 /* The cause is in the event; a cause that was known before stands. */
 static enum slot_state do_kill(struct slot *slot, const struct happening *what)
 {
-	note_cause(slot, what->cause);
+	note(slot, what);
 	/* It may have ended by itself just now: then there is nobody to get it, and EXITED follows. */
-	(void)procref_signal(&slot->spawned.process, SIGKILL);
+	(void)procref_signal(&slot->process->spawned.process, SIGKILL);
 	loop_set_timer(&slot->timer, now_ns() + SLOT_KILL_DEADLINE_NS);
 	return what->next;
 }
 
 static enum slot_state do_announce(struct slot *slot, const struct happening *what)
 {
-	struct wire_up *up = slot->announced;
-
-	slot->announced = NULL;
-	slot->ready_ns = up->ready_ns;
-	loop_set_timer(&slot->timer, GW_FOREVER);
-	outbox_up_take(slot, up);
+	announce(slot);
 	return what->next;
 }
 
 static enum slot_state do_ask(struct slot *slot, const struct happening *what)
 {
-	note_cause(slot, what->cause);
-	worker_link_send_stop(slot);
+	note(slot, what);
+	worker_link_send(slot->process, WIRE_STOP);
 	loop_set_timer(&slot->timer, after_ns(slot->ward->open.stop_deadline_ns));
 	return what->next;
 }
 
 static enum slot_state do_grace(struct slot *slot, const struct happening *what)
 {
-	note_cause(slot, what->cause);
+	note(slot, what);
 	loop_set_timer(&slot->timer, now_ns() + SLOT_GRACE_NS);
 	return what->next;
 }
 
-/* What the host knows of the trusted counter bounds what the worker says of its work. */
-static bool has_worked(const struct slot *slot)
+/* How the process did that is at its end. A worker that the host could not use counts as one that never got
+ * ready; what the host knows of its trusted counter bounds what it says of its work. */
+static struct tally_run run_of(const struct slot *slot)
 {
-	return slot->ready_ns > 0 && deadline_completed(slot) > 0;
+	const struct process *process = slot->process;
+	bool ready = process->ready_ns > 0 && process->cause.end != GW_END_START;
+
+	return (struct tally_run){.ready = ready,
+				  .worked = ready && deadline_completed(slot) > 0,
+				  .blameless = process->cause.end == GW_END_STOPPED,
+				  .ready_ns = ready ? now_ns() - process->ready_ns : 0};
 }
 
-/* A worker that the host could not use counts as one that never got ready. */
-static bool was_useful(const struct slot *slot)
+/* From here on nothing of it counts. */
+static void fence(struct slot *slot)
 {
-	return slot->ready_ns > 0 && slot->cause.end != GW_END_START;
-}
-
-/* Whether the next process may start now, by the tally, which then counts this one's end. */
-static bool may_replace(struct slot *slot)
-{
-	const struct tally_limits limits = limits_of(slot->ward);
-	struct tally tally = slot->tally;
-	struct tally_run run = {.ready = was_useful(slot),
-				.worked = has_worked(slot),
-				.blameless = slot->cause.end == GW_END_STOPPED,
-				.ready_ns = now_ns() - slot->ready_ns};
-	struct tally_verdict verdict = tally_count(&tally, &limits, &run);
-
-	if (slot->ward->closing || !leaving_is_free(slot) || verdict.give_up ||
-	    verdict.pause_ns > 0)
-		return false;
-	slot->tally = tally;
-	return true;
+	if (slot->process->ready_ns > 0 && !slot->is_standby)
+		deadline_fence(slot);
+	slot->outbox.has_up = false;
+	process_fence(slot->process);
 }
 
 static enum slot_state do_replace(struct slot *slot, const struct happening *what)
 {
-	const struct happening kill = {.next = SLOT_KILLING, .cause = what->cause};
+	struct process *process = slot->process;
+	struct tally_run run;
+	struct gw_exit exit;
 
-	note_cause(slot, what->cause);
-	if (!may_replace(slot))
-		return do_kill(slot, &kill);
-	leaving_take(slot, true);
-	return do_start(slot, what);
+	note(slot, what);
+	run = run_of(slot);
+	if (!run.ready)
+		slot->failure = process->start_error;
+	fence(slot);
+	slot->process = NULL;
+	process_tell(process, &exit);
+	recovery_begin(slot, process, &exit);
+	leaving_take(process);
+	outbox_gone(slot, process, &exit);
+	return go_on(slot, &run);
 }
 
 static enum slot_state do_follow(struct slot *slot, const struct happening *what)
 {
 	const struct happening grace = {.next = SLOT_STOPPING, .cause = what->cause};
+	struct procref_end end;
 
-	note_cause(slot, what->cause);
-	if (!may_replace(slot))
+	process_note(slot->process, GW_SOURCE_DEATH, NULL);
+	/* Its memory and its descriptors go one after the other; how it ended is known before they do. */
+	if (procref_peek(&slot->process->spawned.process, &end) != 1)
 		return do_grace(slot, &grace);
-	leaving_take(slot, false);
-	return do_start(slot, what);
+	slot->process->died = true;
+	slot->process->end = end;
+	return do_replace(slot, what);
 }
 
-/* Reaps the process and queues the message about it. */
-static void tell_end(struct slot *slot, struct gw_exit *ret_exit)
+/* A worker's slot has the process now. */
+static enum slot_state do_give(struct slot *slot, const struct happening *what)
 {
-	struct report_facts facts = {.slot = slot->number,
-				     .pid = slot->spawned.process.pid,
-				     .device = slot->device,
-				     .was_ready = slot->ready_ns > 0,
-				     .cause = slot->cause,
-				     .started_ns = slot->spawned.process.started_ns};
-
-	if (slot->noticed_ns == 0)
-		slot->noticed_ns = now_ns();
-	facts.reaped =
-		procref_wait(&slot->spawned.process, now_ns() + PROCREF_REAP_NS, &facts.ended) == 1;
-	facts.noticed_ns = slot->noticed_ns;
-	facts.gone_ns = now_ns();
-	report_fill(ret_exit, &facts);
-	outbox_gone(slot, ret_exit);
+	slot->process = NULL;
+	slot->no_room = false;
+	loop_set_timer(&slot->timer, GW_FOREVER);
+	return what->next;
 }
 
 /* Why the start failed, in the best words that there are: the worker's, the exec's, the report's. */
 static void explain_failed_start(struct slot *slot, const struct gw_exit *exit)
 {
+	struct process *process = slot->process;
 	struct gw_error error;
 
-	if (slot->start_error.code != 0)
-		return;
-	if (spawn_failure(&slot->spawned, slot->ward->program, &error) < 0)
-		slot->start_error = error;
+	if (process->start_error.code != 0)
+		slot->failure = process->start_error;
+	else if (spawn_failure(&process->spawned, slot->ward->program, &error) < 0)
+		slot->failure = error;
 	else
-		(void)err_own(&slot->start_error,
+		(void)err_own(&slot->failure,
 			      exit->source == GW_SOURCE_DEADLINE ? -ETIMEDOUT : GW_EPOOLFAILED,
 			      "%s", exit->text);
 }
 
-/* The device memory of the one before was not back yet. The next start waits for its end, since the
- * message about this one does. */
-static bool lacked_room(const struct slot *slot)
-{
-	const struct gw_error *error = &slot->start_error;
-
-	return slot->beside && error->domain == GW_DOMAIN_CUDA &&
-	       gw_cuda_class((int)error->native) == GW_FAULT_RESOURCES;
-}
-
 static enum slot_state do_settle(struct slot *slot, const struct happening *what)
 {
-	struct tally_run run = {.ready = was_useful(slot), .worked = has_worked(slot)};
+	struct process *process = slot->process;
+	struct tally_run run = run_of(slot);
 	struct gw_exit exit;
 
 	(void)what;
-	loop_set_timer(&slot->timer, GW_FOREVER);
-	tell_end(slot, &exit);
+	fence(slot);
+	process_end(process, &exit);
+	recovery_begin(slot, process, &exit);
+	recovery_gone(process, &exit);
 	if (!run.ready)
 		explain_failed_start(slot, &exit);
-	slot_end_process(slot);
-	if (!slot->outbox.has_gone)
-		slot_gone_was_sent(slot);
-	if (slot->ward->closing)
-		return SLOT_EMPTY;
-	run.blameless = exit.end == GW_END_STOPPED || (!run.ready && lacked_room(slot));
-	run.hopeless = !run.ready && is_hopeless(&slot->start_error);
-	run.ready_ns = run.ready ? exit.gone_ns - slot->ready_ns : 0;
+	run.blameless = exit.end == GW_END_STOPPED;
+	run.hopeless = !run.ready && is_hopeless(&slot->failure);
+	outbox_gone(slot, process, &exit);
+	slot->process = NULL;
+	process_free(process);
 	return go_on(slot, &run);
 }
 
 static enum slot_state do_give_up(struct slot *slot, const struct happening *what)
 {
+	const struct process *process = slot->process ? slot->process : leaving_of(slot);
+	int32_t pid = process ? process->spawned.process.pid : -1;
 	struct gw_error error;
 
+	loop_set_timer(&slot->timer, GW_FOREVER);
 	(void)err_own(
 		&error, GW_EPOOLFAILED,
 		"worker %u (pid %d) does not end after SIGKILL: it is blocked in the driver or "
 		"another part of the kernel; see /proc/%d/stack",
-		slot->number, slot->spawned.process.pid, slot->spawned.process.pid);
+		slot->number, pid, pid);
 	outbox_failed(slot, &error);
 	return what->next;
 }
 
 static enum slot_state do_bury(struct slot *slot, const struct happening *what)
 {
+	struct process *process = slot->process;
 	struct gw_exit exit;
 
-	tell_end(slot, &exit);
-	slot_end_process(slot);
-	if (!slot->outbox.has_gone)
-		slot_gone_was_sent(slot);
+	process_end(process, &exit);
+	outbox_gone(slot, process, &exit);
+	slot->process = NULL;
+	process_free(process);
 	return what->next;
 }
 
@@ -300,28 +368,50 @@ void slot_happens(struct slot *slot, enum slot_event event, const struct cause *
 	static enum slot_state (*const actions[SLOT_ACTIONS])(struct slot *,
 							      const struct happening *) = {
 		[ACTION_IGNORE] = do_ignore,	 [ACTION_START] = do_start,
+		[ACTION_QUEUE] = do_queue,	 [ACTION_WARM] = do_warm,
 		[ACTION_ANNOUNCE] = do_announce, [ACTION_ASK] = do_ask,
 		[ACTION_GRACE] = do_grace,	 [ACTION_KILL] = do_kill,
 		[ACTION_REPLACE] = do_replace,	 [ACTION_FOLLOW] = do_follow,
-		[ACTION_SETTLE] = do_settle,	 [ACTION_GIVE_UP] = do_give_up,
-		[ACTION_BURY] = do_bury,	 [ACTION_REST] = do_rest,
+		[ACTION_GIVE] = do_give,	 [ACTION_SETTLE] = do_settle,
+		[ACTION_GIVE_UP] = do_give_up,	 [ACTION_BURY] = do_bury,
+		[ACTION_REST] = do_rest,
 	};
 	struct slot_step step = slot_table_step(slot->state, event);
 	const struct happening what = {.next = step.next, .cause = cause};
 
+	slot->ward->depth++;
 	slot->state = actions[step.action](slot, &what);
-	ward_check_end(slot->ward);
+	slot->ward->depth--;
+	ward_settle(slot->ward);
+}
+
+static void wake_from_backoff(struct slot *slot)
+{
+	if (slot->state == SLOT_BACKOFF && can_start(slot))
+		loop_set_timer(&slot->timer, slot->next_start_ns);
 }
 
 void slot_gone_was_sent(struct slot *slot)
 {
-	/* Kept until here: the message before, WIRE_UP, carries them. */
-	if (slot->spawned.process.pidfd < 0) {
-		fd_closep(&slot->channel_fd);
-		fd_closep(&slot->event_fd);
-	}
-	if (slot->state == SLOT_BACKOFF)
-		loop_set_timer(&slot->timer, slot->next_start_ns);
+	wake_from_backoff(slot);
+}
+
+void slot_left(struct slot *slot)
+{
+	slot->n_leaving--;
+	wake_from_backoff(slot);
+}
+
+void slot_is_stuck(struct slot *slot)
+{
+	if (slot->n_leaving >= SLOT_LEAVING_MAX)
+		slot_happens(slot, EVENT_KILL_DEADLINE, NULL);
+}
+
+bool slot_is_starting(const struct slot *slot)
+{
+	return slot->state == SLOT_STARTING || slot->state == SLOT_PRIMED ||
+	       slot->state == SLOT_WARMING;
 }
 
 /* The one timer of a slot means something else in each state. */
@@ -336,7 +426,9 @@ static void on_timer(struct loop_timer *timer)
 					    .what = "it closed its socket and did not end"};
 	struct slot *slot = timer->owner;
 
-	if (slot->state == SLOT_STARTING)
+	if (slot->state == SLOT_PRIMED)
+		turn_try_again(slot);
+	else if (slot_is_starting(slot))
 		slot_happens(slot, EVENT_START_DEADLINE, &too_late);
 	else if (slot->state == SLOT_STOPPING)
 		slot_happens(slot, EVENT_STOP_DEADLINE, &let_go);
@@ -346,62 +438,25 @@ static void on_timer(struct loop_timer *timer)
 		slot_happens(slot, EVENT_BACKOFF_TIMER, NULL);
 }
 
-/*
- * The process has ended. What it said before lies in the socket, and tells why:
- *
- *	epoll: pidfd readable, and the socket too, in any order
- *	settled at once:      "exited with code 1"
- *	socket read first:    "died of CUDA error 700"
- */
-static void on_exit_ready(struct loop_source *source, uint32_t events)
-{
-	struct slot *slot = source->owner;
-	int pidfd = slot->spawned.process.pidfd;
-
-	(void)events;
-	worker_link_drain(slot);
-	/* What it said may have put its successor in the slot; it is leaving then, and tells there. */
-	if (slot->spawned.process.pidfd == pidfd)
-		slot_happens(slot, EVENT_EXITED, NULL);
-}
-
-static void on_socket_ready(struct loop_source *source, uint32_t events)
-{
-	(void)events;
-	(void)worker_link_read(source->owner);
-}
-
-void slot_init(struct slot *slot, struct ward *ward, uint32_t number)
+void slot_init(struct slot *slot, struct ward *ward, uint32_t number, bool is_standby)
 {
 	uint32_t n_devices = ward->open.n_devices;
 
 	*slot = (struct slot){.ward = ward,
 			      .number = number,
 			      .device = -1,
+			      .is_standby = is_standby,
 			      .state = SLOT_EMPTY,
-			      .spawned = SPAWNED_NONE,
-			      .socket = -1,
-			      .state_socket = -1,
-			      .channel_fd = -1,
-			      .event_fd = -1};
+			      .recovery = GW_UNKNOWN};
 	if (n_devices > 0)
 		slot->device = ward->open.devices[number % n_devices];
-	slot->socket_source =
-		(struct loop_source){.fd = -1, .ready = on_socket_ready, .owner = slot};
-	slot->exit_source = (struct loop_source){.fd = -1, .ready = on_exit_ready, .owner = slot};
 	slot->timer = (struct loop_timer){.due = on_timer, .owner = slot};
 	loop_add_timer(&ward->loop, &slot->timer);
-	leaving_init(slot);
 }
 
 void slot_done(struct slot *slot)
 {
-	leaving_done(slot);
-	slot_end_process(slot);
-	fd_closep(&slot->channel_fd);
-	fd_closep(&slot->event_fd);
-	free(slot->outbox.up);
-	free(slot->announced);
-	slot->outbox.up = NULL;
-	slot->announced = NULL;
+	if (slot->process)
+		process_free(slot->process);
+	slot->process = NULL;
 }

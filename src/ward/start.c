@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starts a worker process, with everything that belongs to one incarnation: channel, event descriptor,
- * socket, environment.
+ * Starts a worker process, with everything that belongs to it: channel, event descriptor, sockets,
+ * environment.
  *
  * Runs in: ward; never waits for the new process, not even for its exec. Any limit of the system that is
  * met here is a failed start with a text, and leaves nothing behind. Read next: slot.c.
  */
-#include "ward/slot.h"
+#include "ward/process.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,45 +19,48 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "ward/env.h"
+#include "ward/slot.h"
 #include "ward/ward.h"
+#include "ward/worker_link.h"
 
-static int make_channel(struct slot *slot, struct gw_error *ret_error)
+static int make_channel(struct process *process, struct gw_error *ret_error)
 {
-	const struct wire_open *open = &slot->ward->open;
+	const struct wire_open *open = &process->ward->open;
 	void *header;
 	int fd = channel_new(open->output_bytes);
 
 	if (fd < 0)
 		return err_os(ret_error, -fd,
 			      "cannot make %llu bytes of shared memory for worker %u",
-			      (unsigned long long)open->output_bytes, slot->number);
-	slot->channel_fd = fd;
+			      (unsigned long long)open->output_bytes, process->slot->number);
+	process->channel_fd = fd;
 	/* The ward only ever reads two words of it. */
 	header = mmap(NULL, sizeof(struct channel), PROT_READ, MAP_SHARED, fd, 0);
 	if (header == MAP_FAILED)
 		return err_os(ret_error, errno, "cannot map the channel of worker %u",
-			      slot->number);
-	slot->channel = header;
-	slot->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (slot->event_fd < 0)
+			      process->slot->number);
+	process->channel = header;
+	process->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (process->event_fd < 0)
 		return err_os(ret_error, errno, "cannot make an event descriptor for worker %u",
-			      slot->number);
+			      process->slot->number);
 	return 0;
 }
 
 /* SOCKETS: the worker's ends, for control and for state. */
-static int run_program(struct slot *slot, const int sockets[2], struct gw_error *ret_error)
+static int run_program(struct process *process, const int sockets[2], struct gw_error *ret_error)
 {
-	const struct ward *ward = slot->ward;
-	const struct env_worker worker = {.slot = slot->number,
-					  .incarnation = slot->incarnation,
-					  .device = slot->device,
+	const struct ward *ward = process->ward;
+	const struct env_worker worker = {.slot = process->slot->number,
+					  .incarnation = process->incarnation,
+					  .device = process->device,
 					  .spin_ns = ward->open.spin_ns,
 					  .stop_deadline_ns = ward->open.stop_deadline_ns,
+					  .standby = process->standby,
 					  .detect = ward->open.detect,
 					  .flags = ward->open.flags};
-	const int fds[] = {sockets[0],	   slot->channel_fd, ward->input_fd,
-			   slot->event_fd, ward->host_pidfd, sockets[1]};
+	const int fds[] = {sockets[0],	      process->channel_fd, ward->input_fd,
+			   process->event_fd, ward->host_pidfd,	   sockets[1]};
 	cleanup_free const char **environment = NULL;
 	struct spawn spec = {.program = ward->program_fd < 0 ? ward->argv[0] : NULL,
 			     .program_fd = ward->program_fd,
@@ -70,102 +73,131 @@ static int run_program(struct slot *slot, const int sockets[2], struct gw_error 
 	if (result < 0)
 		return result;
 	spec.envp = environment;
-	return spawn(&spec, &slot->spawned, ret_error);
+	return spawn(&spec, &process->spawned, ret_error);
 }
 
-static int make_socket(const struct slot *slot, int *ret_own, int *ret_worker,
+static int make_socket(const struct process *process, int *ret_own, int *ret_worker,
 		       struct gw_error *ret_error)
 {
 	int sockets[2];
 	int result;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
-		return err_os(ret_error, errno, "cannot make a socket for worker %u", slot->number);
+		return err_os(ret_error, errno, "cannot make a socket for worker %u",
+			      process->slot->number);
 	*ret_own = sockets[0];
 	*ret_worker = sockets[1];
 	result = fd_set_nonblocking(sockets[0]);
 	if (result < 0)
 		return err_os(ret_error, -result, "cannot set up the socket of worker %u",
-			      slot->number);
+			      process->slot->number);
 	return 0;
 }
 
 /* The worker's ends of the sockets are closed here, so that its death is an end of file. */
-static int connect_and_run(struct slot *slot, struct gw_error *ret_error)
+static int connect_and_run(struct process *process, struct gw_error *ret_error)
 {
 	int sockets[2] = {-1, -1};
-	int result = make_socket(slot, &slot->socket, &sockets[0], ret_error);
+	int result = make_socket(process, &process->socket, &sockets[0], ret_error);
 
 	if (result == 0)
-		result = make_socket(slot, &slot->state_socket, &sockets[1], ret_error);
+		result = make_socket(process, &process->state_socket, &sockets[1], ret_error);
 	if (result == 0)
-		result = run_program(slot, sockets, ret_error);
+		result = run_program(process, sockets, ret_error);
 	fd_close(sockets[0]);
 	fd_close(sockets[1]);
 	return result;
 }
 
-static int watch(struct slot *slot, struct gw_error *ret_error)
+static int watch(struct process *process, struct gw_error *ret_error)
 {
-	struct loop *loop = &slot->ward->loop;
-	int result = loop_add(loop, &slot->exit_source, slot->spawned.process.pidfd, EPOLLIN);
+	struct loop *loop = &process->ward->loop;
+	int result = loop_add(loop, &process->exit_source, process->spawned.process.pidfd, EPOLLIN);
 
 	if (result == 0)
-		result = loop_add(loop, &slot->socket_source, slot->socket, EPOLLIN);
+		result = loop_add(loop, &process->socket_source, process->socket, EPOLLIN);
 	if (result < 0)
-		return err_os(ret_error, -result, "cannot watch worker %u", slot->number);
+		return err_os(ret_error, -result, "cannot watch worker %u", process->slot->number);
 	return 0;
 }
 
 /* A process that cannot be watched must not be left. It has not run for long, and waiting is bounded
  * by the kernel's own work. */
-static void undo_process(struct slot *slot)
+static void undo_process(struct process *process)
 {
 	struct procref_end end;
 
-	if (slot->spawned.process.pidfd < 0)
+	if (process->spawned.process.pidfd < 0)
 		return;
-	(void)procref_signal(&slot->spawned.process, SIGKILL);
-	(void)procref_wait(&slot->spawned.process, now_ns() + SLOT_GRACE_NS, &end);
+	(void)procref_signal(&process->spawned.process, SIGKILL);
+	(void)procref_wait(&process->spawned.process, now_ns() + SLOT_GRACE_NS, &end);
 }
 
-int slot_start_process(struct slot *slot, struct gw_error *ret_error)
+/*
+ * The process has ended. What it said before lies in the socket, and tells why:
+ *
+ *	epoll: pidfd readable, and the socket too, in any order
+ *	settled at once:      "exited with code 1"
+ *	socket read first:    "died of CUDA error 700"
+ */
+static void on_exit_ready(struct loop_source *source, uint32_t events)
 {
+	struct process *process = source->owner;
+
+	(void)events;
+	worker_link_drain(process);
+	/* What it said may have put its successor in the slot; it is leaving then, and ends there. */
+	if (!process->is_leaving)
+		slot_happens(process->slot, EVENT_EXITED, NULL);
+}
+
+static void on_socket_ready(struct loop_source *source, uint32_t events)
+{
+	(void)events;
+	(void)worker_link_read(source->owner);
+}
+
+static struct process *process_new(struct slot *slot)
+{
+	struct process *process = calloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	*process = (struct process){.ward = slot->ward,
+				    .slot = slot,
+				    .incarnation = slot->n_started,
+				    .device = slot->device,
+				    .standby = slot->is_standby,
+				    .recovery = GW_UNKNOWN,
+				    .spawned = SPAWNED_NONE,
+				    .socket = -1,
+				    .state_socket = -1,
+				    .channel_fd = -1,
+				    .event_fd = -1};
+	process->socket_source =
+		(struct loop_source){.fd = -1, .ready = on_socket_ready, .owner = process};
+	process->exit_source =
+		(struct loop_source){.fd = -1, .ready = on_exit_ready, .owner = process};
+	return process;
+}
+
+int process_start(struct slot *slot, struct process **ret_process, struct gw_error *ret_error)
+{
+	struct process *process = process_new(slot);
 	int result;
 
-	slot->incarnation = slot->n_started;
-	slot->beside = leaving_is_untold(slot);
-	slot->ready_ns = 0;
-	slot->noticed_ns = 0;
-	slot->cause = (struct cause){0};
-	slot->start_error = (struct gw_error){0};
-	slot->watch = (struct slot_watch){0};
-	result = make_channel(slot, ret_error);
+	if (!process)
+		return err_os(ret_error, ENOMEM, "no memory for worker %u", slot->number);
+	result = make_channel(process, ret_error);
 	if (result == 0)
-		result = connect_and_run(slot, ret_error);
+		result = connect_and_run(process, ret_error);
 	if (result == 0)
-		result = watch(slot, ret_error);
+		result = watch(process, ret_error);
 	if (result < 0) {
-		undo_process(slot);
-		slot_end_process(slot);
-		fd_closep(&slot->channel_fd);
-		fd_closep(&slot->event_fd);
+		undo_process(process);
+		process_free(process);
 		return result;
 	}
-	slot->n_started++;
+	*ret_process = process;
 	return 0;
-}
-
-void slot_end_process(struct slot *slot)
-{
-	struct loop *loop = &slot->ward->loop;
-
-	loop_remove(loop, &slot->socket_source);
-	loop_remove(loop, &slot->exit_source);
-	fd_closep(&slot->socket);
-	fd_closep(&slot->state_socket);
-	if (slot->channel)
-		(void)munmap((void *)(uintptr_t)slot->channel, sizeof(struct channel));
-	slot->channel = NULL;
-	spawn_done(&slot->spawned);
 }

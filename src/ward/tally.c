@@ -31,8 +31,12 @@ struct tally_verdict tally_count(struct tally *tally, const struct tally_limits 
 		tally->failed_starts = 0;
 	if (run->blameless)
 		return verdict;
-	if (run->worked || run->ready_ns >= TALLY_GOOD_RUN_NS)
+	tally->quick_deaths++;
+	if (run->worked || run->ready_ns >= TALLY_GOOD_RUN_NS) {
+		tally->quick_deaths = 0;
 		tally->pause_ns = 0;
+	}
+	verdict.give_up = tally->quick_deaths >= limits->max_quick_deaths;
 	/* The pause is for the second quick death and the ones after it: the first one is replaced at
 	 * once, since a task may have killed a worker that was good. */
 	verdict.pause_ns = tally->pause_ns;

@@ -4,7 +4,8 @@
  *
  * Runs in: ward; pure arithmetic. A worker that did some work and then died is replaced at once: its
  * task was at fault. One that dies young again and again waits twice as long each time, so that a
- * broken program does not eat the machine. One that never becomes ready is given up after some tries.
+ * broken program does not eat the machine, and is given up in the end. One that never becomes ready is given
+ * up after some tries.
  *
  * Read next: slot.c.
  */
@@ -21,11 +22,13 @@ struct tally_limits {
 	uint64_t restart_min_ns;
 	uint64_t restart_max_ns;
 	uint32_t max_start_failures;
+	uint32_t max_quick_deaths;
 };
 
 struct tally {
 	uint64_t pause_ns;	/* before the next restart after a bad run; 0: none yet */
 	uint32_t failed_starts; /* in a row */
+	uint32_t quick_deaths;	/* in a row: ready, and dead before anything was completed */
 };
 
 /* How one process of a slot did. */

@@ -15,26 +15,53 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "ward/deadline.h"
+#include "ward/leaving.h"
 #include "ward/outbox.h"
+#include "ward/recovery.h"
+#include "ward/standby.h"
+#include "ward/turn.h"
 
 /* Exit codes of the ward, for the host's message when it dies early. */
 #define EXIT_BAD_START 125
 
 /* ---- closing ---- */
 
+static bool are_at_rest(const struct slot *slots, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (slots[i].state != SLOT_EMPTY && slots[i].state != SLOT_FAILED)
+			return false;
+	}
+	return true;
+}
+
 void ward_check_end(struct ward *ward)
 {
 	if (!ward->closing)
 		return;
-	for (uint32_t i = 0; i < ward->n_slots; i++) {
-		enum slot_state state = ward->slots[i].state;
+	if (are_at_rest(ward->slots, ward->n_slots) &&
+	    are_at_rest(ward->standbys, ward->n_standbys) && leaving_is_over(ward))
+		loop_end(&ward->loop);
+}
 
-		if (state != SLOT_EMPTY && state != SLOT_FAILED)
-			return;
-		if (leaving_is_untold(&ward->slots[i]))
-			return;
+void ward_settle(struct ward *ward)
+{
+	/* What follows from an event comes after all of the event: what is urgent is done by then. */
+	if (ward->depth > 0)
+		return;
+	if (!ward->closing) {
+		turn_give(ward);
+		standby_refill(ward);
 	}
-	loop_end(&ward->loop);
+	ward_check_end(ward);
+}
+
+static void all_happen(struct ward *ward, enum slot_event event, const struct cause *why)
+{
+	for (uint32_t i = 0; i < ward->n_slots; i++)
+		slot_happens(&ward->slots[i], event, why);
+	for (uint32_t i = 0; i < ward->n_standbys; i++)
+		slot_happens(&ward->standbys[i], event, why);
 }
 
 void ward_close(struct ward *ward)
@@ -42,8 +69,7 @@ void ward_close(struct ward *ward)
 	static const struct cause asked = {.end = GW_END_STOPPED, .source = GW_SOURCE_REQUEST};
 
 	ward->closing = true;
-	for (uint32_t i = 0; i < ward->n_slots; i++)
-		slot_happens(&ward->slots[i], EVENT_STOP, &asked);
+	all_happen(ward, EVENT_STOP, &asked);
 	ward_check_end(ward);
 }
 
@@ -58,27 +84,34 @@ void ward_lose_host(struct ward *ward)
 	loop_remove(&ward->loop, &ward->host_source);
 	loop_remove(&ward->loop, &ward->host_exit_source);
 	outbox_flush(ward);
-	for (uint32_t i = 0; i < ward->n_slots; i++)
-		slot_happens(&ward->slots[i], EVENT_KILL_REQUEST, &lost);
+	all_happen(ward, EVENT_KILL_REQUEST, &lost);
 	ward_close(ward);
 }
 
 /* A process that survived SIGKILL must be told of: nobody else does any more. */
-static void say_left(const struct procref *process)
+static void say_left(const struct process *process)
 {
-	if (process->pidfd >= 0)
+	if (process)
 		(void)dprintf(STDERR_FILENO,
 			      "gpuward-ward: worker pid %d does not end after SIGKILL, and is "
 			      "left\n",
-			      process->pid);
+			      process->spawned.process.pid);
 }
 
 static void say_what_is_left(const struct ward *ward)
 {
-	for (uint32_t i = 0; i < ward->n_slots; i++) {
-		say_left(&ward->slots[i].spawned.process);
-		say_left(&ward->slots[i].leaving.spawned.process);
-	}
+	for (uint32_t i = 0; i < ward->n_slots; i++)
+		say_left(ward->slots[i].process);
+	for (uint32_t i = 0; i < ward->n_standbys; i++)
+		say_left(ward->standbys[i].process);
+	for (const struct process *process = ward->leaving; process; process = process->next)
+		say_left(process);
+}
+
+static void kill_process(const struct process *process)
+{
+	if (process)
+		(void)procref_signal(&process->spawned.process, SIGKILL);
 }
 
 /* The loop itself failed. The kernel would end the workers with the ward; this is in case that it takes
@@ -87,7 +120,9 @@ static void give_up(struct ward *ward, int error)
 {
 	(void)dprintf(STDERR_FILENO, "gpuward-ward: the event loop failed: %s\n", strerror(-error));
 	for (uint32_t i = 0; i < ward->n_slots; i++)
-		(void)procref_signal(&ward->slots[i].spawned.process, SIGKILL);
+		kill_process(ward->slots[i].process);
+	for (uint32_t i = 0; i < ward->n_standbys; i++)
+		kill_process(ward->standbys[i].process);
 	ward->exit_code = EXIT_BAD_START;
 }
 
@@ -155,12 +190,16 @@ static int make_argv(struct ward *ward, struct gw_error *ret_error)
 static int make_slots(struct ward *ward, struct gw_error *ret_error)
 {
 	ward->slots = calloc(ward->open.workers, sizeof(*ward->slots));
-	if (!ward->slots)
-		return err_os(ret_error, ENOMEM, "ward: cannot keep %u workers",
-			      ward->open.workers);
+	ward->standbys = calloc((size_t)ward->open.standbys + 1, sizeof(*ward->standbys));
+	if (!ward->slots || !ward->standbys)
+		return err_os(ret_error, ENOMEM, "ward: cannot keep %u workers and %u standbys",
+			      ward->open.workers, ward->open.standbys);
 	for (uint32_t i = 0; i < ward->open.workers; i++)
-		slot_init(&ward->slots[i], ward, i);
+		slot_init(&ward->slots[i], ward, i, false);
+	for (uint32_t i = 0; i < ward->open.standbys; i++)
+		slot_init(&ward->standbys[i], ward, i, true);
 	ward->n_slots = ward->open.workers;
+	ward->n_standbys = ward->open.standbys;
 	return 0;
 }
 
@@ -208,6 +247,7 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 		return;
 	}
 	deadline_begin(ward);
+	recovery_publish(ward);
 	for (uint32_t i = 0; i < ward->n_slots; i++)
 		slot_happens(&ward->slots[i], EVENT_START, NULL);
 }
@@ -230,11 +270,11 @@ static void on_kill(struct ward *ward, const struct wire_kill *kill)
 		return;
 	slot = &ward->slots[kill->slot];
 	/* The one that the host means may be gone by now; its successor is innocent. */
-	if (kill->incarnation != slot->incarnation)
+	if (!slot->process || kill->incarnation != slot->process->incarnation)
 		return;
 	if (kill->reason == GW_END_START && slot->state == SLOT_READY) {
-		(void)err_os(&slot->start_error, kill->error, "the host cannot use worker %u",
-			     slot->number);
+		(void)err_os(&slot->process->start_error, kill->error,
+			     "the host cannot use worker %u", slot->number);
 		slot_happens(slot, EVENT_KILL_REQUEST, &useless);
 		return;
 	}
@@ -416,7 +456,11 @@ static void ward_done(struct ward *ward)
 {
 	for (uint32_t i = 0; i < ward->n_slots; i++)
 		slot_done(&ward->slots[i]);
+	for (uint32_t i = 0; i < ward->n_standbys; i++)
+		slot_done(&ward->standbys[i]);
+	leaving_done(ward);
 	free(ward->slots);
+	free(ward->standbys);
 	free(ward->argv);
 	loop_done(&ward->loop);
 	fd_close(ward->signal_fd);

@@ -8,7 +8,9 @@
  *	ward.c        opening, the host's messages, signals, closing
  *	slot_table.c  what happens to a worker when (the table)
  *	slot.c        doing it; start.c starts a process; tally.c says when again; report.c how it ended
- *	deadline.c    tasks that take too long
+ *	standby.c     processes that wait to take a worker's place; turn.c: contexts one after the other
+ *	leaving.c     processes that are fenced and not gone yet; recovery.c: what is told of it
+ *	signs.c       the sources that tell of a fault; deadline.c, heartbeat.c: what takes too long
  *	outbox.c      messages to the host
  *	life.c        the word that tells the host of the ward's own death
  *
@@ -52,6 +54,11 @@ struct ward {
 	char program[256];  /* for texts */
 	struct slot *slots; /* open.workers of them */
 	uint32_t n_slots;   /* 0: not opened yet */
+	struct slot *standbys;
+	uint32_t n_standbys;
+	struct process *leaving; /* a list */
+	struct pool_page_report report;
+	uint32_t depth; /* slot_happens() in slot_happens() */
 	bool closing;
 	bool host_gone;
 	bool host_is_full; /* its socket takes no more: EPOLLOUT is watched */
@@ -67,6 +74,9 @@ void ward_close(struct ward *ward);
 
 /* The host is dead or has let go: ends all workers at once, then the ward. */
 void ward_lose_host(struct ward *ward);
+
+/* After anything has happened to a slot: gives turns, and starts the standbys that are missing. */
+void ward_settle(struct ward *ward);
 
 /* To be called when a slot has come to rest: ends the loop if it was the last of a closing ward. */
 void ward_check_end(struct ward *ward);

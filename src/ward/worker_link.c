@@ -7,59 +7,58 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "ward/recovery.h"
+#include "ward/slot.h"
+#include "ward/turn.h"
 #include "ward/ward.h"
 
-/* A worker sends one or two. A grandchild that holds its socket must not keep the ward busy. */
+/* A worker sends a few. A grandchild that holds its socket must not keep the ward busy. */
 #define DRAIN_MAX 16
 
 static const struct cause garbage = {.end = GW_END_PROTOCOL,
 				     .source = GW_SOURCE_PROTOCOL,
 				     .what = "it sent a message that breaks the rules"};
 
-static struct wire_up *make_up(const struct slot *slot, const struct wire_ready *ready)
+static void fill_up(const struct process *process, const struct wire_ready *ready,
+		    struct wire_up *up)
 {
-	struct wire_up *up = calloc(1, sizeof(*up));
-
-	if (!up)
-		return NULL;
 	wire_header_init(&up->header, WIRE_UP, sizeof(*up));
-	up->slot = slot->number;
-	up->incarnation = slot->incarnation;
-	up->pid = slot->spawned.process.pid;
-	up->device = slot->device;
-	up->output_bytes = slot->ward->open.output_bytes;
-	up->started_ns = slot->spawned.process.started_ns;
-	up->ready_ns = now_ns();
+	up->pid = process->spawned.process.pid;
+	up->device = process->device;
+	up->output_bytes = process->ward->open.output_bytes;
+	up->started_ns = process->spawned.process.started_ns;
 	up->n_functions = ready->n_functions;
 	memcpy(up->functions, ready->functions, sizeof(up->functions));
-	return up;
 }
 
-static void on_ready(struct slot *slot, const struct wire_ready *ready)
+static void on_ready(struct process *process, const struct wire_ready *ready)
 {
 	static const struct cause no_memory = {.end = GW_END_STOPPED, .source = GW_SOURCE_PROTOCOL};
 	static const struct cause twice = {.end = GW_END_PROTOCOL,
 					   .source = GW_SOURCE_PROTOCOL,
 					   .what = "it said twice that it is ready"};
+	bool first = slot_is_starting(process->slot);
 
-	slot->announced = make_up(slot, ready);
-	if (!slot->announced) {
-		slot_happens(slot, EVENT_KILL_REQUEST, &no_memory);
+	if (first && !process->up)
+		process->up = calloc(1, sizeof(*process->up));
+	if (first && !process->up) {
+		slot_happens(process->slot, EVENT_KILL_REQUEST, &no_memory);
 		return;
 	}
-	slot_happens(slot, EVENT_READY_MSG, &twice);
-	free(slot->announced);
-	slot->announced = NULL;
+	if (first)
+		fill_up(process, ready, process->up);
+	slot_happens(process->slot, EVENT_READY_MSG, &twice);
 }
 
-static void on_fault(struct slot *slot, const struct wire_fault *fault)
+static void on_fault(struct process *process, const struct wire_fault *fault)
 {
 	const struct cause cause = {.end = GW_END_CUDA,
-				    .source = GW_SOURCE_RESULT,
+				    .source = fault->source,
 				    .cuda = fault->cuda,
+				    .xid = -1,
 				    .task = fault->task};
 
-	slot_happens(slot, EVENT_FAULT_MSG, &cause);
+	slot_happens(process->slot, EVENT_FAULT, &cause);
 }
 
 /* What a worker says ends up in front of people: no byte of it may steer a terminal. */
@@ -73,101 +72,161 @@ static void make_printable(char *text)
 	}
 }
 
-static void on_start_failed(struct slot *slot, const struct wire_start_failed *message)
+static void on_start_failed(struct process *process, const struct wire_start_failed *message)
 {
 	const struct cause cause = {
-		.end = GW_END_START, .source = GW_SOURCE_RESULT, .what = slot->start_error.msg};
+		.end = GW_END_START, .source = GW_SOURCE_RESULT, .what = process->start_error.msg};
 
-	if (slot->state == SLOT_STARTING) {
-		slot->start_error = message->error;
-		make_printable(slot->start_error.msg);
-		slot_happens(slot, EVENT_START_FAILED_MSG, &cause);
+	if (slot_is_starting(process->slot)) {
+		process->start_error = message->error;
+		make_printable(process->start_error.msg);
+		slot_happens(process->slot, EVENT_START_FAILED_MSG, &cause);
 	} else {
-		slot_happens(slot, EVENT_START_FAILED_MSG, &garbage);
+		slot_happens(process->slot, EVENT_START_FAILED_MSG, &garbage);
 	}
+}
+
+static void on_primed(struct process *process)
+{
+	if (process->slot->state == SLOT_STARTING)
+		slot_happens(process->slot, EVENT_PRIMED_MSG, NULL);
+	else
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
+}
+
+/* Its context is up: the next process of the device has its turn. */
+static void on_context(struct process *process, const struct wire_context *context)
+{
+	if (process->slot->state != SLOT_WARMING || process->has_context) {
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
+		return;
+	}
+	memcpy(process->pci, context->pci, sizeof(process->pci));
+	make_printable(process->pci);
+	process->has_context = true;
+	ward_settle(process->ward);
+}
+
+static void on_no_room(struct process *process)
+{
+	if (process->slot->state == SLOT_WARMING && !process->has_context)
+		turn_no_room(process->slot);
+	else
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
 }
 
 /* The worker's program was linked to another build of the library. */
-static void on_other_version(struct slot *slot, const struct wire_header *header)
+static void on_other_version(struct process *process, const struct wire_header *header)
 {
-	const struct cause cause = {
-		.end = GW_END_START, .source = GW_SOURCE_PROTOCOL, .what = slot->start_error.msg};
+	const struct cause cause = {.end = GW_END_START,
+				    .source = GW_SOURCE_PROTOCOL,
+				    .what = process->start_error.msg};
 
-	if (slot->state != SLOT_STARTING) {
-		slot_happens(slot, EVENT_PROTOCOL_ERROR, &garbage);
+	if (!slot_is_starting(process->slot)) {
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
 		return;
 	}
-	(void)err_own(&slot->start_error, GW_EVERSION,
+	(void)err_own(&process->start_error, GW_EVERSION,
 		      "the worker is linked to gpuward %s (layout %u), the ward is %s (layout %u): "
 		      "install both from the same build",
 		      header->version, header->layout, GW_VERSION_TEXT, WIRE_LAYOUT);
-	make_printable(slot->start_error.msg);
-	slot_happens(slot, EVENT_PROTOCOL_ERROR, &cause);
+	make_printable(process->start_error.msg);
+	slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &cause);
 }
 
-static void on_message(struct slot *slot, const union wire_any *message)
+static void on_message(struct process *process, const union wire_any *message)
 {
 	switch (message->header.type) {
+	case WIRE_PRIMED:
+		on_primed(process);
+		break;
+	case WIRE_CONTEXT:
+		on_context(process, &message->context);
+		break;
+	case WIRE_NO_ROOM:
+		on_no_room(process);
+		break;
 	case WIRE_READY:
-		on_ready(slot, &message->ready);
+		on_ready(process, &message->ready);
 		break;
 	case WIRE_FAULT:
-		on_fault(slot, &message->fault);
+		on_fault(process, &message->fault);
+		break;
+	case WIRE_PONG:
+		process->pinged_ns = 0;
 		break;
 	case WIRE_START_FAILED:
-		on_start_failed(slot, &message->start_failed);
+		on_start_failed(process, &message->start_failed);
 		break;
 	default:
-		slot_happens(slot, EVENT_PROTOCOL_ERROR, &garbage);
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
 		break;
 	}
 }
 
-/* After the end of the stream the socket is readable for ever: it is not watched any more. */
-static void on_end(struct slot *slot)
+/* What a fenced process says changes nothing; when it knew of its fault is for the record. */
+static void on_late_message(struct process *process, const union wire_any *message)
 {
-	loop_remove(&slot->ward->loop, &slot->socket_source);
-	slot_happens(slot, EVENT_SOCKET_EOF, NULL);
+	if (message->header.type != WIRE_FAULT)
+		return;
+	process_note(process, message->fault.source, NULL);
+	recovery_spoke(process, -1);
 }
 
-bool worker_link_read(struct slot *slot)
+/* After the end of the stream the socket is readable for ever: it is not watched any more. */
+static void on_end(struct process *process)
+{
+	loop_remove(&process->ward->loop, &process->socket_source);
+	if (!process->is_leaving)
+		slot_happens(process->slot, EVENT_SOCKET_EOF, NULL);
+}
+
+/* Returns whether there was something. */
+static bool take_result(struct process *process, int result, const union wire_any *message)
+{
+	if (result == -EAGAIN || result == -ENOMEM || result == -ENOBUFS)
+		return false; /* the loop tells again */
+	if (result <= 0 && result != GW_EVERSION && result != GW_EPROTOCOL && result != -EMFILE) {
+		on_end(process);
+		return false;
+	}
+	if (process->is_leaving && result > 0)
+		on_late_message(process, message);
+	else if (process->is_leaving)
+		loop_remove(&process->ward->loop, &process->socket_source);
+	else if (result > 0)
+		on_message(process, message);
+	else if (result == GW_EVERSION)
+		on_other_version(process, &message->header);
+	else
+		slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
+	return true;
+}
+
+bool worker_link_read(struct process *process)
 {
 	union wire_any message;
 	int fds[WIRE_FDS_MAX];
-	int result;
+	int result = wire_receive(process->socket, &message, fds);
 
-	result = wire_receive(slot->socket, &message, fds);
 	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
 		fd_close(fds[i]);
-	if (result == -EAGAIN || result == -ENOMEM || result == -ENOBUFS)
-		return false; /* the loop tells again */
-	if (result == GW_EVERSION)
-		on_other_version(slot, &message.header);
-	else if (result == GW_EPROTOCOL || result == -EMFILE)
-		slot_happens(slot, EVENT_PROTOCOL_ERROR, &garbage);
-	else if (result > 0)
-		on_message(slot, &message);
-	else
-		on_end(slot);
-	return result > 0 || result == GW_EVERSION || result == GW_EPROTOCOL || result == -EMFILE;
+	return take_result(process, result, &message);
 }
 
-void worker_link_drain(struct slot *slot)
+void worker_link_drain(struct process *process)
 {
-	int socket = slot->socket_source.fd;
-
-	/* A message can put the next process, with its own socket, in the slot. */
-	for (int i = 0; i < DRAIN_MAX && socket >= 0 && slot->socket_source.fd == socket; i++) {
-		if (!worker_link_read(slot))
+	for (int i = 0; i < DRAIN_MAX && process->socket_source.fd >= 0; i++) {
+		if (!worker_link_read(process))
 			return;
 	}
 }
 
-void worker_link_send_stop(struct slot *slot)
+void worker_link_send(struct process *process, enum wire_type type)
 {
-	struct wire_word stop;
+	struct wire_word word;
 
-	wire_header_init(&stop.header, WIRE_STOP, sizeof(stop));
-	/* A worker whose socket is full or closed does not hear it: the stop deadline is for that. */
-	(void)wire_send(slot->socket, &stop, NULL, 0);
+	wire_header_init(&word.header, type, sizeof(word));
+	/* A worker whose socket is full or closed does not hear it: deadlines are for that. */
+	(void)wire_send(process->socket, &word, NULL, 0);
 }

@@ -9,15 +9,15 @@
 #ifndef GPUWARD_WARD_WORKER_LINK_H
 #define GPUWARD_WARD_WORKER_LINK_H
 
-#include "ward/slot.h"
+#include "ward/process.h"
 
 /* Takes one message. Returns false when there is none, or the stream has ended. */
-bool worker_link_read(struct slot *slot);
+bool worker_link_read(struct process *process);
 
 /* Takes what a worker that has ended left behind. */
-void worker_link_drain(struct slot *slot);
+void worker_link_drain(struct process *process);
 
-/* Asks the worker to stop. */
-void worker_link_send_stop(struct slot *slot);
+/* Sends a message of the ward that says all by its TYPE. Never blocks; it can get lost. */
+void worker_link_send(struct process *process, enum wire_type type);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control thread of a worker: it sleeps on the ward's socket, the host's pidfd and SIGTERM.
+ * The control thread of a worker: it sleeps on the ward's socket, the host's pidfd and SIGTERM, and passes
+ * the ward's orders on to the main thread.
  *
  * Runs in: worker, its own thread; 0 wake-ups while nothing happens. The main thread can be inside a
  * kernel or the driver for ever, so it is this thread that ends the process: with _exit, since other
@@ -35,16 +36,39 @@ static int until(uint64_t deadline_ns)
 	return left / 1000000U >= INT_MAX ? -1 : (int)((left + 999999U) / 1000000U);
 }
 
-/* What the ward wants; anything but a stop means that it is gone or not itself any more. */
-static void take_order(const int fds[1])
+static void answer_ping(void)
 {
-	union wire_any *message = malloc(sizeof(*message));
-	int received[WIRE_FDS_MAX];
-	int result = message ? wire_receive(fds[0], message, received) : 0;
+	struct wire_word pong;
 
-	if (result <= 0 || message->header.type != WIRE_STOP)
+	wire_header_init(&pong.header, WIRE_PONG, sizeof(pong));
+	(void)wire_send(WIRE_WORKER_SOCKET, &pong, NULL, 0);
+}
+
+/* What the ward wants. Anything unknown means that it is gone or not itself any more. Returns whether it is
+ * the stop. */
+static bool take_order(struct worker *worker)
+{
+	cleanup_free union wire_any *message = malloc(sizeof(*message));
+	int received[WIRE_FDS_MAX];
+	int result = message ? wire_receive(WIRE_WORKER_SOCKET, message, received) : 0;
+
+	if (result <= 0)
 		_exit(WORKER_EXIT_ALONE);
-	free(message);
+	switch (message->header.type) {
+	case WIRE_STOP:
+		return true;
+	case WIRE_PING:
+		answer_ping();
+		return false;
+	case WIRE_WARM:
+		orders_give(worker, ORDER_WARM);
+		return false;
+	case WIRE_PROMOTE:
+		orders_give(worker, ORDER_PROMOTE);
+		return false;
+	default:
+		_exit(WORKER_EXIT_ALONE);
+	}
 }
 
 static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
@@ -52,6 +76,7 @@ static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
 	if (*deadline_ns == GW_FOREVER)
 		*deadline_ns = after_ns(worker->stop_deadline_ns);
 	atomic_store(&worker->stop, true);
+	orders_give(worker, ORDER_STOP);
 	channel_wake_worker(worker->channel.shared);
 }
 
@@ -68,6 +93,7 @@ static void *control_run(void *argument)
 	free(argument);
 	for (;;) {
 		struct signalfd_siginfo info;
+		bool stop = false;
 		int ready = poll(fds, 3, until(deadline_ns));
 
 		if (ready == 0)
@@ -75,10 +101,10 @@ static void *control_run(void *argument)
 		if (fds[2].revents)
 			_exit(WORKER_EXIT_ALONE);
 		if (fds[0].revents)
-			take_order(&fds[0].fd);
+			stop = take_order(control.worker);
 		if (fds[1].revents)
-			(void)!read(control.signal_fd, &info, sizeof(info));
-		if (ready > 0)
+			stop |= read(control.signal_fd, &info, sizeof(info)) > 0;
+		if (stop)
 			begin_stop(control.worker, &deadline_ns);
 	}
 	return NULL;

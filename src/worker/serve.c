@@ -100,6 +100,7 @@ static void run_entry(struct worker *worker, const struct channel_entry *entry,
 {
 	struct gw_call call = make_call(worker, entry);
 
+	atomic_store_explicit(&worker->running_task, entry->task, memory_order_relaxed);
 	result->started_ns = now_ns();
 	atomic_store_explicit(&worker->channel.shared->running_since_ns, result->started_ns,
 			      memory_order_relaxed);
@@ -112,6 +113,7 @@ static void run_entry(struct worker *worker, const struct channel_entry *entry,
 	}
 	result->output_bytes = call.output_bytes;
 	write_message(result, &call);
+	atomic_store_explicit(&worker->running_task, 0, memory_order_relaxed);
 	result->ended_ns = now_ns();
 }
 

@@ -4,7 +4,8 @@
  *
  * Runs in: worker, main thread. The ward started this process with six descriptors (enum
  * wire_worker_fd) and one environment variable. The steps: take over what was inherited, map the memory,
- * start the control thread, bring the device up, prepare the functions, say ready, serve, let go.
+ * start the control thread, bring the device up in turn with others, prepare the functions, say ready, wait
+ * for the promotion where it is a standby, serve, let go.
  * Every failure before "ready" goes to the ward with its reason. Read next: serve.c.
  */
 #include "worker/worker.h"
@@ -171,6 +172,69 @@ static int block_stop_signal(void)
 	return -pthread_sigmask(SIG_BLOCK, &mask, NULL);
 }
 
+static int say(enum wire_type type)
+{
+	struct wire_word word;
+
+	wire_header_init(&word.header, type, sizeof(word));
+	return wire_send(WIRE_WORKER_SOCKET, &word, NULL, 0);
+}
+
+static int say_context(const char pci[32])
+{
+	struct wire_context context;
+
+	wire_header_init(&context.header, WIRE_CONTEXT, sizeof(context));
+	memcpy(context.pci, pci, sizeof(context.pci));
+	return wire_send(WIRE_WORKER_SOCKET, &context, NULL, 0);
+}
+
+/* Makes the context when it is this process's turn, as often as it takes until there is room for it. */
+static int make_context(struct worker *worker, struct gw_error *ret_error)
+{
+	char pci[32];
+	int result;
+
+	do {
+		if (orders_wait(worker, ORDER_WARM) == ORDER_STOP)
+			_exit(0);
+		result = device_start(worker, pci, ret_error);
+		if (result == -ENOMEM)
+			(void)say(WIRE_NO_ROOM);
+	} while (result == -ENOMEM);
+	if (result == 0 && say_context(pci) < 0)
+		result = err_os(ret_error, EPIPE, "the ward does not listen");
+	return result;
+}
+
+/*
+ * From a bare process to one that serves:
+ *
+ *	driver ── PRIMED ── (WARM) ── context ── CONTEXT ── prepare ── READY ── (PROMOTE) ── serve
+ *
+ * In brackets what the ward says. A standby waits at the second one, and takes less device memory until then.
+ */
+static int bring_up(struct worker *worker, struct gw_error *ret_error)
+{
+	int result = device_prime(worker, ret_error);
+
+	if (result == 0 && say(WIRE_PRIMED) < 0)
+		result = err_os(ret_error, EPIPE, "the ward does not listen");
+	if (result == 0)
+		result = make_context(worker, ret_error);
+	if (result == 0)
+		result = pin_start(worker, ret_error);
+	if (result == 0)
+		result = prepare_functions(worker, ret_error);
+	if (result == 0 && worker->standby)
+		device_slim(worker);
+	if (result == 0)
+		result = say_ready(worker, ret_error);
+	if (result == 0 && worker->standby && orders_wait(worker, ORDER_PROMOTE) == ORDER_PROMOTE)
+		device_grow(worker);
+	return result;
+}
+
 static int start(struct worker *worker, struct gw_error *ret_error)
 {
 	int result = read_environment(worker, ret_error);
@@ -183,17 +247,12 @@ static int start(struct worker *worker, struct gw_error *ret_error)
 		return result;
 	result = block_stop_signal();
 	if (result == 0)
+		result = orders_init(worker);
+	if (result == 0)
 		result = control_start(worker);
 	if (result < 0)
 		return err_os(ret_error, -result, "cannot start the worker's control thread");
-	result = device_start(worker, ret_error);
-	if (result == 0)
-		result = pin_start(worker, ret_error);
-	if (result == 0)
-		result = prepare_functions(worker, ret_error);
-	if (result == 0)
-		result = say_ready(worker, ret_error);
-	return result;
+	return bring_up(worker, ret_error);
 }
 
 static void say_failed(const struct gw_error *error)

@@ -26,6 +26,9 @@ enum worker_exit {
 	WORKER_EXIT_LATE = 122,	 /* a stop took longer than its deadline */
 };
 
+/* Limits of a context that take device memory. */
+#define DEVICE_LIMITS 3
+
 struct worker {
 	uint32_t slot;
 	uint32_t incarnation;
@@ -45,17 +48,42 @@ struct worker {
 
 	struct cuda_door door; /* device >= 0 */
 	struct cuda_context *context;
+	size_t limits
+		[DEVICE_LIMITS]; /* of a slim standby: what they are to be again; 0: as it is */
 	uint32_t pinned; /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop;	    /* set by the control thread */
+	_Atomic uint32_t orders;    /* enum order, set by the control thread */
+	int order_fd;		    /* readable once there was an order */
 	atomic_ullong running_task; /* the number of the task that runs, or 0: for error_log.c */
 };
+
+/* orders.c: what the control thread passes on to the main thread, in bits. */
+enum order {
+	ORDER_WARM = 1,
+	ORDER_PROMOTE = 2,
+	ORDER_STOP = 4,
+};
+
+/* Returns 0 or -errno. */
+int orders_init(struct worker *worker);
+/* Control thread. */
+void orders_give(struct worker *worker, enum order order);
+/* Main thread: waits for WANTED or ORDER_STOP, takes it, and returns it; a stop stays. Meanwhile it takes
+ * in what is new about surviving memory. */
+enum order orders_wait(struct worker *worker, enum order wanted);
 
 /* control.c: starts the control thread. SIGTERM must be blocked. Returns 0 or -errno. */
 int control_start(struct worker *worker);
 
-/* device.c */
-int device_start(struct worker *worker, struct gw_error *ret_error);
+/* device.c. Each returns 0 or a negative code, and does nothing without a device. */
+/* The driver alone: no device memory yet. */
+int device_prime(struct worker *worker, struct gw_error *ret_error);
+/* The context. -ENOMEM: the device has no room for it now. Fills PCI ("" without a device). */
+int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error);
+/* A standby takes less device memory until it is promoted. */
+void device_slim(struct worker *worker);
+void device_grow(struct worker *worker);
 /* Waits for the device. Returns the CUresult. */
 int device_synchronize(const struct worker *worker);
 /* A clean end: memory first, then the context, so that it is back before the process ends. */

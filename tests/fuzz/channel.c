@@ -26,6 +26,7 @@ static struct gw_task tasks[CHANNEL_DEPTH];
 static struct slot slot;
 static struct link link_of_slot;
 static struct gw_pool pool;
+static struct pool_page page;
 static unsigned int kills;
 static uint32_t ended;
 
@@ -79,7 +80,7 @@ static void begin(uint32_t submitted)
 			     .device = -1,
 			     .submitted = submitted,
 			     .in_flight = submitted};
-	pool = (struct gw_pool){.n_slots = 1, .slots = &slot, .ward_socket = -1};
+	pool = (struct gw_pool){.n_slots = 1, .slots = &slot, .ward_socket = -1, .page = &page};
 	for (uint32_t i = 0; i < submitted; i++) {
 		tasks[i] = (struct gw_task){.pool = &pool,
 					    .state = TASK_IN_FLIGHT,

@@ -66,6 +66,7 @@ void host_init(struct host *host, const char *behaviour)
 	wire_header_init(&host->open.header, WIRE_OPEN, sizeof(host->open));
 	host->open.workers = 1;
 	host->open.max_start_failures = 3;
+	host->open.max_quick_deaths = UINT32_MAX;
 	host->open.output_bytes = 4096;
 	host->open.start_deadline_ns = 10 * SECOND;
 	host->open.stop_deadline_ns = SECOND / 2;

@@ -14,7 +14,7 @@
 #include "ward/tally.h"
 
 static const struct tally_limits limits = {
-	.restart_min_ns = 10, .restart_max_ns = 50, .max_start_failures = 3};
+	.restart_min_ns = 10, .restart_max_ns = 50, .max_start_failures = 3, .max_quick_deaths = 7};
 
 static uint64_t pause_after(struct tally *tally, struct tally_run run)
 {
@@ -52,6 +52,21 @@ static void a_good_run_makes_up_for_them(void **state)
 	assert_int_equal(pause_after(&tally, young), 10);
 	assert_int_equal(pause_after(&tally, old), 0);
 	assert_int_equal(pause_after(&tally, young), 10);
+}
+
+static void quick_deaths_without_end_are_given_up(void **state)
+{
+	const struct tally_run young = {.ready = true, .ready_ns = 1};
+	const struct tally_run worked = {.ready = true, .ready_ns = 1, .worked = true};
+	struct tally tally = {0};
+
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		(void)pause_after(&tally, young);
+	(void)pause_after(&tally, worked);
+	for (int i = 0; i < 6; i++)
+		(void)pause_after(&tally, young);
+	assert_true(tally_count(&tally, &limits, &young).give_up);
 }
 
 static void starts_that_fail_are_given_up(void **state)
@@ -123,6 +138,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quick_deaths_wait_longer_each_time),
 		cmocka_unit_test(a_good_run_makes_up_for_them),
+		cmocka_unit_test(quick_deaths_without_end_are_given_up),
 		cmocka_unit_test(starts_that_fail_are_given_up),
 		cmocka_unit_test(only_starts_in_a_row_count),
 		cmocka_unit_test(what_no_try_can_help_is_given_up_at_once),

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "ward/standby.h"
+
+#include "ward/ward.h"
+
+/* The further the better. */
+static struct slot *best(const struct ward *ward, int32_t device)
+{
+	struct slot *found = NULL;
+
+	for (uint32_t i = 0; i < ward->n_standbys; i++) {
+		struct slot *standby = &ward->standbys[i];
+
+		if (standby->device != device ||
+		    !(slot_is_starting(standby) || standby->state == SLOT_READY))
+			continue;
+		if (!found || standby->state > found->state)
+			found = standby;
+	}
+	return found;
+}
+
+_Static_assert(SLOT_STARTING < SLOT_PRIMED && SLOT_PRIMED < SLOT_WARMING &&
+		       SLOT_WARMING < SLOT_READY,
+	       "the order of the states is the order of a start");
+
+enum slot_state standby_take(struct slot *slot)
+{
+	struct slot *standby = best(slot->ward, slot->device);
+	enum slot_state state;
+
+	if (!standby)
+		return SLOT_EMPTY;
+	state = standby->state;
+	slot->process = standby->process;
+	slot->process->slot = slot;
+	slot_happens(standby, EVENT_ADOPTED, NULL);
+	return state;
+}
+
+bool standby_may_start(const struct slot *standby)
+{
+	const struct ward *ward = standby->ward;
+
+	for (uint32_t i = 0; i < ward->n_slots; i++) {
+		const struct slot *slot = &ward->slots[i];
+
+		if (slot->device == standby->device &&
+		    (slot->state == SLOT_EMPTY || slot_is_starting(slot)))
+			return false;
+	}
+	return true;
+}
+
+void standby_refill(struct ward *ward)
+{
+	for (uint32_t i = 0; i < ward->n_standbys; i++) {
+		struct slot *standby = &ward->standbys[i];
+
+		if (standby->state == SLOT_EMPTY && standby_may_start(standby))
+			slot_happens(standby, EVENT_START, NULL);
+	}
+}
+
+void standby_count(const struct ward *ward, struct pool_page_report *report)
+{
+	report->standbys_hot = report->standbys_primed = report->standbys_starting = 0;
+	report->standbys_failed = report->standbys_no_room = 0;
+	for (uint32_t i = 0; i < ward->n_standbys; i++) {
+		const struct slot *standby = &ward->standbys[i];
+
+		report->standbys_hot += standby->state == SLOT_READY;
+		report->standbys_primed += standby->state == SLOT_PRIMED;
+		report->standbys_failed += standby->state == SLOT_FAILED;
+		report->standbys_no_room += standby->state == SLOT_PRIMED && standby->no_room;
+	}
+	report->standbys_starting = ward->n_standbys - report->standbys_hot -
+				    report->standbys_primed - report->standbys_failed;
+}
