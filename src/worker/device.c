@@ -13,6 +13,7 @@
 
 #include "common/err.h"
 #include "gpu/nodes.h"
+#include "worker/error_log.h"
 
 /* The driver has few words for a device that may not be opened, and for one that is not there. */
 static int explain(const struct worker *worker, const struct gw_error *error,
@@ -43,7 +44,11 @@ int device_prime(struct worker *worker, struct gw_error *ret_error)
 	if (result < 0)
 		return result;
 	result = cuda_init(&worker->door, &error);
-	return result < 0 ? explain(worker, &error, ret_error) : 0;
+	if (result < 0)
+		return explain(worker, &error, ret_error);
+	/* A driver without a log is no failure: the other sources are there. */
+	(void)error_log_start(worker);
+	return 0;
 }
 
 int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error)

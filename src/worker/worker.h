@@ -50,7 +50,7 @@ struct worker {
 	struct cuda_context *context;
 	size_t limits
 		[DEVICE_LIMITS]; /* of a slim standby: what they are to be again; 0: as it is */
-	uint32_t pinned; /* enum gw_call_flags of what pin.c has pinned */
+	uint32_t pinned;	 /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop;	    /* set by the control thread */
 	_Atomic uint32_t orders;    /* enum order, set by the control thread */
