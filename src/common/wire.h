@@ -69,10 +69,10 @@ struct wire_open {
 	uint32_t detect;   /* enum gw_detect, the sources to use */
 	uint32_t flags;	   /* enum gw_pool_flags */
 	uint32_t max_quick_deaths;
+	uint32_t connections; /* 0: as the environment has it */
 	uint32_t
 		command_count; /* strings in `command`; 0 = run the program that the descriptor names */
 	uint32_t command_bytes;
-	uint32_t reserved;
 	uint64_t output_bytes; /* output room of each channel */
 	uint64_t start_deadline_ns;
 	uint64_t stop_deadline_ns;

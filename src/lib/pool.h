@@ -163,6 +163,11 @@ int pool_check_owner(const struct gw_pool *pool, struct gw_error *ret_error);
 /* 0, GW_EWARDLOST or GW_EPOOLFAILED with the reason. */
 int pool_check_alive(const struct gw_pool *pool, struct gw_error *ret_error);
 
+/* options.c: puts the defaults in. */
+void options_fill(struct gw_pool_options *options);
+/* options.c: 0, or -EINVAL, or what pinned_check() says. */
+int options_check(const struct gw_pool_options *options, struct gw_error *ret_error);
+
 /* ward_start.c: finds, starts and greets the ward. */
 int ward_start(struct gw_pool *pool, struct gw_error *ret_error);
 /* ward_start.c: says why the pool could not be opened, if that is because the ward has ended, and returns

@@ -58,6 +58,7 @@ static int fill_open(const struct gw_pool *pool, struct wire_open *open, struct 
 		open->standbys = o->standbys_per_device * (o->n_devices ? o->n_devices : 1);
 	open->detect = o->detect;
 	open->flags = o->flags;
+	open->connections = o->connections;
 	open->max_quick_deaths = o->max_quick_deaths;
 	open->heartbeat_ns = o->heartbeat_ns;
 	open->max_state_bytes = o->max_state_bytes;

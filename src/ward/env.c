@@ -14,7 +14,8 @@
 
 #define VISIBLE	      VISIBLE_ENV
 #define ORDER	      VISIBLE_ORDER_ENV
-#define ADDED	      3
+#define CONNECTIONS   "CUDA_DEVICE_MAX_CONNECTIONS"
+#define ADDED	      4
 #define TEXT_MAX      256
 #define LIST_MAX_TEXT 80
 
@@ -69,19 +70,29 @@ static int write_device(char texts[ADDED][TEXT_MAX], const char *const *base, in
 	return write_visible(texts[2], list, device, ret_error);
 }
 
-static bool is_replaced(const char *entry, bool with_device)
+static bool is_replaced(const char *entry, const struct env_worker *worker)
 {
 	if (is_variable(entry, WIRE_WORKER_ENV))
 		return true;
-	return with_device && (is_variable(entry, VISIBLE) || is_variable(entry, ORDER));
+	if (worker->device < 0)
+		return false;
+	return is_variable(entry, VISIBLE) || is_variable(entry, ORDER) ||
+	       (worker->connections > 0 && is_variable(entry, CONNECTIONS));
+}
+
+/* How many variables are added. */
+static size_t count_added(const struct env_worker *worker)
+{
+	if (worker->device < 0)
+		return 1;
+	return worker->connections > 0 ? ADDED : ADDED - 1;
 }
 
 int env_new(const char *const *base, const struct env_worker *worker, const char ***ret_environment,
 	    struct gw_error *ret_error)
 {
 	char texts[ADDED][TEXT_MAX];
-	bool with_device = worker->device >= 0;
-	size_t added = with_device ? ADDED : 1;
+	size_t added = count_added(worker);
 	size_t count = 0, used = 0;
 	const char **environment;
 	char *storage;
@@ -90,7 +101,8 @@ int env_new(const char *const *base, const struct env_worker *worker, const char
 		       WIRE_LAYOUT, worker->slot, worker->incarnation, worker->device,
 		       worker->spin_ns, worker->stop_deadline_ns, worker->standby, worker->detect,
 		       worker->flags);
-	if (with_device) {
+	(void)snprintf(texts[3], TEXT_MAX, CONNECTIONS "=%u", worker->connections);
+	if (worker->device >= 0) {
 		int result = write_device(texts, base, worker->device, ret_error);
 
 		if (result < 0)
@@ -103,7 +115,7 @@ int env_new(const char *const *base, const struct env_worker *worker, const char
 		return err_os(ret_error, ENOMEM, "cannot make a worker's environment");
 	storage = memcpy(environment + count + added + 1, texts, sizeof(texts));
 	for (size_t i = 0; i < count; i++) {
-		if (!is_replaced(base[i], with_device))
+		if (!is_replaced(base[i], worker))
 			environment[used++] = base[i];
 	}
 	for (size_t i = 0; i < added; i++)

@@ -20,9 +20,10 @@ struct env_worker {
 	int32_t device; /* -1: none, and the device variables are left alone */
 	uint32_t spin_ns;
 	uint64_t stop_deadline_ns;
-	bool standby;	 /* it waits for WIRE_PROMOTE once it is ready */
-	uint32_t detect; /* enum gw_detect, added up */
-	uint32_t flags;	 /* enum gw_pool_flags, added up */
+	bool standby;	      /* it waits for WIRE_PROMOTE once it is ready */
+	uint32_t detect;      /* enum gw_detect, added up */
+	uint32_t flags;	      /* enum gw_pool_flags, added up */
+	uint32_t connections; /* CUDA_DEVICE_MAX_CONNECTIONS; 0: as it is. With a device */
 };
 
 /*

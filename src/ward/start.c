@@ -58,7 +58,8 @@ static int run_program(struct process *process, const int sockets[2], struct gw_
 					  .stop_deadline_ns = ward->open.stop_deadline_ns,
 					  .standby = process->standby,
 					  .detect = ward->open.detect,
-					  .flags = ward->open.flags};
+					  .flags = ward->open.flags,
+					  .connections = ward->open.connections};
 	const int fds[] = {sockets[0],	      process->channel_fd, ward->input_fd,
 			   process->event_fd, ward->host_pidfd,	   sockets[1]};
 	cleanup_free const char **environment = NULL;

@@ -15,6 +15,9 @@
 #include "gpu/nodes.h"
 #include "worker/error_log.h"
 
+/* Of a slim standby. */
+#define SLIM_STACK_BYTES 256
+
 /* The driver has few words for a device that may not be opened, and for one that is not there. */
 static int explain(const struct worker *worker, const struct gw_error *error,
 		   struct gw_error *ret_error)
@@ -68,39 +71,26 @@ int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error
 	return 0;
 }
 
-/* What is left while nothing runs: 330 MiB of a context instead of 530. */
-static const struct {
-	int limit;
-	size_t slim;
-} slimmed[DEVICE_LIMITS] = {
-	{CUDA_LIMIT_STACK_SIZE, 256},
-	{CUDA_LIMIT_MALLOC_HEAP_SIZE, 1 << 20},
-	{CUDA_LIMIT_PRINTF_FIFO_SIZE, 64 << 10},
-};
-
-/* After `prepare`, which may have set limits of its own: those are what comes back at the promotion. A limit
- * that cannot be changed any more stays as it is. */
+/* The stack limit is the only one that takes device memory while nothing runs: 768 bytes for each thread that
+ * the device can hold, 198 MiB on an H200. After `prepare`, which may have set a limit of its own. */
 void device_slim(struct worker *worker)
 {
-	if (worker->device < 0)
-		return;
-	for (size_t i = 0; i < DEVICE_LIMITS; i++) {
-		size_t value = 0;
+	size_t value = 0;
 
-		if (worker->door.cuCtxGetLimit(&value, slimmed[i].limit) == CUDA_SUCCESS &&
-		    value > slimmed[i].slim &&
-		    worker->door.cuCtxSetLimit(slimmed[i].limit, slimmed[i].slim) == CUDA_SUCCESS)
-			worker->limits[i] = value;
-	}
+	if (worker->device >= 0 && (worker->flags & GW_POOL_SLIM_STANDBYS) &&
+	    worker->door.cuCtxGetLimit(&value, CUDA_LIMIT_STACK_SIZE) == CUDA_SUCCESS &&
+	    value > SLIM_STACK_BYTES &&
+	    worker->door.cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, SLIM_STACK_BYTES) == CUDA_SUCCESS)
+		worker->stack_bytes = value;
 }
 
-void device_grow(struct worker *worker)
+/* Not left to the first launch: the driver raises the limit for what it sees in a kernel, and a kernel that
+ * recurses would fault. */
+int device_grow(struct worker *worker)
 {
-	for (size_t i = 0; i < DEVICE_LIMITS; i++) {
-		if (worker->limits[i] > 0)
-			(void)worker->door.cuCtxSetLimit(slimmed[i].limit, worker->limits[i]);
-		worker->limits[i] = 0;
-	}
+	if (worker->stack_bytes == 0)
+		return 0;
+	return worker->door.cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, worker->stack_bytes);
 }
 
 int device_synchronize(const struct worker *worker)

@@ -30,7 +30,7 @@ static bool is_fault(const struct worker *worker, int value)
 	return worker->device >= 0 && cuda_ends_process(value);
 }
 
-_Noreturn static void leave_after_fault(int value, uint64_t task)
+void leave_after_fault(int value, uint64_t task)
 {
 	struct wire_fault fault = {
 		.cuda = value, .source = GW_SOURCE_RESULT, .task = task, .noticed_ns = now_ns()};

@@ -207,6 +207,15 @@ static int make_context(struct worker *worker, struct gw_error *ret_error)
 	return result;
 }
 
+/* With the small stack of a standby a good kernel can fault: then another process is better. */
+static void grow(struct worker *worker)
+{
+	int result = device_grow(worker);
+
+	if (result != 0)
+		leave_after_fault(result, 0);
+}
+
 /*
  * From a bare process to one that serves:
  *
@@ -231,7 +240,7 @@ static int bring_up(struct worker *worker, struct gw_error *ret_error)
 	if (result == 0)
 		result = say_ready(worker, ret_error);
 	if (result == 0 && worker->standby && orders_wait(worker, ORDER_PROMOTE) == ORDER_PROMOTE)
-		device_grow(worker);
+		grow(worker);
 	return result;
 }
 

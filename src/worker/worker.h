@@ -26,9 +26,6 @@ enum worker_exit {
 	WORKER_EXIT_LATE = 122,	 /* a stop took longer than its deadline */
 };
 
-/* Limits of a context that take device memory. */
-#define DEVICE_LIMITS 3
-
 struct worker {
 	uint32_t slot;
 	uint32_t incarnation;
@@ -48,9 +45,8 @@ struct worker {
 
 	struct cuda_door door; /* device >= 0 */
 	struct cuda_context *context;
-	size_t limits
-		[DEVICE_LIMITS]; /* of a slim standby: what they are to be again; 0: as it is */
-	uint32_t pinned;	 /* enum gw_call_flags of what pin.c has pinned */
+	size_t stack_bytes; /* of a slim standby: what the stack limit is to be again; 0: as it is */
+	uint32_t pinned;    /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop;	    /* set by the control thread */
 	_Atomic uint32_t orders;    /* enum order, set by the control thread */
@@ -81,9 +77,10 @@ int control_start(struct worker *worker);
 int device_prime(struct worker *worker, struct gw_error *ret_error);
 /* The context. -ENOMEM: the device has no room for it now. Fills PCI ("" without a device). */
 int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error);
-/* A standby takes less device memory until it is promoted. */
+/* A slim standby takes less device memory until it is promoted. */
 void device_slim(struct worker *worker);
-void device_grow(struct worker *worker);
+/* Returns a CUresult: out of memory, or the device does not work. */
+int device_grow(struct worker *worker);
 /* Waits for the device. Returns the CUresult. */
 int device_synchronize(const struct worker *worker);
 /* A clean end: memory first, then the context, so that it is back before the process ends. */
@@ -91,5 +88,7 @@ void device_stop(struct worker *worker);
 
 /* serve.c: runs tasks until a stop. */
 void serve(struct worker *worker);
+/* serve.c: tells the ward of CUDA result VALUE, in TASK or 0, and leaves at once. */
+_Noreturn void leave_after_fault(int value, uint64_t task);
 
 #endif

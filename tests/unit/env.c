@@ -120,6 +120,24 @@ static void without_devices_nothing_of_them_changes(void **state)
 	free(environment);
 }
 
+static void connections_are_the_pools_or_the_hosts(void **state)
+{
+	const char *const base[] = {"CUDA_DEVICE_MAX_CONNECTIONS=8", NULL};
+	struct env_worker worker = {.device = 0};
+	const char **environment;
+
+	(void)state;
+	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
+	assert_true(has(environment, "CUDA_DEVICE_MAX_CONNECTIONS=8"));
+	assert_int_equal(count(environment), 4);
+	free(environment);
+	worker.connections = 1;
+	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
+	assert_true(has(environment, "CUDA_DEVICE_MAX_CONNECTIONS=1"));
+	assert_int_equal(count(environment), 4);
+	free(environment);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -128,6 +146,7 @@ int main(void)
 		cmocka_unit_test(without_a_share_it_is_the_number),
 		cmocka_unit_test(the_order_that_numbers_a_share_is_kept),
 		cmocka_unit_test(without_devices_nothing_of_them_changes),
+		cmocka_unit_test(connections_are_the_pools_or_the_hosts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
