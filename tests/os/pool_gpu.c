@@ -49,7 +49,7 @@ static void check_story(struct gw_task *task, int cuda)
 	assert_int_equal(exit.end, GW_END_CUDA);
 	assert_int_equal(exit.cuda, cuda);
 	assert_int_equal(exit.value, cuda);
-	assert_int_equal(exit.source, GW_SOURCE_RESULT);
+	assert_int_equal(exit.source, GW_SOURCE_ERROR_LOG);
 	assert_int_equal(exit.device, 0);
 	assert_int_equal(exit.slot, 0);
 	assert_true(exit.pid > 1);
