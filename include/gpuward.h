@@ -91,6 +91,7 @@ enum gw_code {
 	GW_EPROTOCOL = -5008,	/* a peer broke the rules of the channel */
 	GW_EDRIVER = -5009, /* the GPU driver is missing, too old, mismatched, or does not answer */
 	GW_ELIMIT = -5010,  /* a limit of the pool's options is reached */
+	GW_EFENCED = -5011, /* this worker was replaced: nothing that it does counts any more */
 };
 
 /* Whose number `native` of struct gw_error is. */
@@ -288,6 +289,164 @@ GW_PUBLIC bool gw_is_worker(void);
  * Runs in: the worker's main thread. Starts one thread of its own, blocks SIGTERM in the process.
  */
 GW_PUBLIC int gw_worker_run(const struct gw_function *functions);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* Device memory that survives                                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/*
+ * A piece of state is device memory that outlives the worker that made it, since the ward holds it: the next
+ * worker of the same device maps it at the same address. It has a name, and is of one of two kinds.
+ *
+ *	sealed	is written once, by the worker that creates it, until gw_state_seal(). From then on every
+ *		worker of the device maps it, for reading: the hardware refuses writes, so that not even a
+ *		wild kernel changes it. One that is not sealed when its worker ends is dropped.
+ *	mutable	belongs to one worker at a time. It has a working copy, at its address, and a committed copy
+ *		that no kernel reaches. gw_state_commit() makes what the working copy holds the state that
+ *		counts; when a worker ends, the next one that maps the piece finds the last commit, whole.
+ *
+ * These functions run in a worker with a device, in its main thread: in `run` or `prepare` of a function.
+ * Elsewhere they return -ENOTSUP or -EPERM. They talk to the ward, which takes microseconds, and to the
+ * driver; two of them can wait for as long as another process takes, and say so. A process that the ward has
+ * replaced gets GW_EFENCED from all that ask the ward.
+ *
+ * An error whose domain is GW_DOMAIN_CUDA has the CUresult in `native`: a function returns that, so that a
+ * poisoned process is replaced.
+ */
+
+enum gw_state_kind {
+	GW_STATE_SEALED = 1,
+	GW_STATE_MUTABLE = 2,
+};
+
+/* What a worker wants to do with a piece that it maps. */
+enum gw_state_access {
+	GW_STATE_READ = 1,
+	GW_STATE_WRITE = 2, /* and read */
+};
+
+enum gw_state_status {
+	GW_STATE_MAKING = 1,  /* being made and filled, by the worker `owner_pid` */
+	GW_STATE_READY = 2,   /* sealed; or mutable, with a committed copy that is whole */
+	GW_STATE_COPYING = 3, /* mutable: a commit counts, and is being copied */
+	GW_STATE_DROPPED = 4, /* it has no name any more; a worker still has it mapped */
+};
+
+/* A piece of state. Plain data. */
+struct gw_state_info {
+	size_t size; /* sizeof(struct gw_state_info); in an array, that of the first counts for all */
+	char name[GW_NAME_MAX];
+	uint64_t address; /* on the device, the same in every worker; from the driver's cuMemMap */
+	uint64_t bytes;	  /* as asked for */
+	uint64_t held_bytes; /* device memory of all its copies: multiples of 2 MiB */
+	uint64_t epoch;	     /* mutable: commits so far */
+	uint64_t task;	     /* number of the task that committed last, or 0 */
+	int32_t device;	     /* the pool's number */
+	uint32_t kind;	     /* enum gw_state_kind */
+	uint32_t status;     /* enum gw_state_status */
+	int32_t owner_pid;   /* of the worker that may write it, or -1 */
+};
+
+/* Pieces of one pool, at the most. */
+#define GW_STATES_MAX 16384
+
+/*
+ * Makes a piece of BYTES bytes called NAME (at most GW_NAME_MAX - 1 bytes of printable ASCII) of KIND, filled
+ * with zeros, and maps it for reading and writing in this worker alone. The device memory is at least twice
+ * BYTES for a mutable piece. A mutable one is at epoch 0: all zero, until the first commit.
+ *
+ * Runs in: worker, main thread; for as long as the driver takes to make and clear the memory.
+ * Owns: the pool owns the piece; it ends with the pool, or by gw_state_drop().
+ * Returns 0 and *RET_ADDRESS. -EEXIST there is one of this name on the device; -EINVAL; -ENOMEM the device has
+ *   no room, or GW_ELIMIT max_state_bytes, GW_STATES_MAX or the ward's descriptors are used up: the message
+ *   says which pieces use how much; -EADDRINUSE the range of addresses is taken in this process; -ENOTSUP
+ *   no worker, no device, or mutable under MPS; -EPERM another thread or a forked child; GW_EFENCED;
+ *   GW_EWARDLOST; GW_EDRIVER.
+ * Source: cuMemCreate, cuMemExportToShareableHandle, cuMemMap (CUDA 11.0).
+ */
+GW_PUBLIC int gw_state_create(const char *name, uint64_t bytes, enum gw_state_kind kind,
+			      uint64_t *ret_address, struct gw_error *ret_error);
+
+/*
+ * Maps the piece NAME in this worker. One that is mapped already is only looked up, so that a function can
+ * begin with this call.
+ *
+ * A sealed piece is mapped for reading; where another worker is still filling it, the call waits until that
+ * one seals it or ends. A mutable piece passes to this worker, which finds the last commit in it. While a
+ * worker that lives has it, the call returns -EBUSY at once; where that worker was replaced and its process is
+ * not gone yet (its kernels may still write), the call waits for its end, 50 to 100 ms.
+ *
+ * So `prepare` is no place to map mutable state: a standby prepares while the worker lives that has it.
+ * Runs in: worker, main thread.
+ * Returns 0 and *RET_INFO (whose `size` is set by the caller; may be NULL). -ENOENT no such piece on this
+ *   device; -EACCES GW_STATE_WRITE of a sealed piece; -EBUSY a worker, which is named, has it, or a process
+ *   that a dead worker forked still holds its descriptors; and the errors of gw_state_create().
+ * Source: cuMemImportFromShareableHandle, cuMemMap, cuMemSetAccess (CUDA 11.0).
+ */
+GW_PUBLIC int gw_state_map(const char *name, enum gw_state_access access,
+			   struct gw_state_info *ret_info, struct gw_error *ret_error);
+
+/*
+ * Seals the piece NAME, which this worker created: waits for the device, makes it read-only here, and gives it
+ * to all other workers of the device.
+ *
+ * Runs in: worker, main thread; waits for all work of the device's context.
+ * Returns 0, also where it is sealed already. -ENOENT it is not mapped here; -EINVAL it is mutable; an error of
+ *   domain CUDA when a kernel has failed: the piece is not sealed then; GW_EFENCED; GW_EWARDLOST.
+ * Source: cuCtxSynchronize, cuMemSetAccess.
+ */
+GW_PUBLIC int gw_state_seal(const char *name, struct gw_error *ret_error);
+
+/*
+ * Commits the mutable piece NAME, or with NULL all mutable pieces that this worker has mapped, together: after
+ * whatever happens, either all of them are at the new epoch or none. Waits for the device, and for a copy
+ * on the device of all that is committed. No other thread or stream may write the pieces meanwhile.
+ *
+ * Runs in: worker, main thread. A worker that is replaced between the moment at which the commit counts and
+ * the end of the copy does not return from this call: the process ends.
+ * Returns 0. -ENOENT it is not mapped here, or there is none; -EINVAL it is sealed; an error of domain CUDA when
+ *   a kernel has failed; GW_EFENCED, GW_EWARDLOST: nothing was committed in any of these cases.
+ * Source: cuCtxSynchronize, cuMemcpyDtoD.
+ */
+GW_PUBLIC int gw_state_commit(const char *name, struct gw_error *ret_error);
+
+/*
+ * Brings the mutable piece NAME, or with NULL all that this worker has mapped, back to the last commit.
+ *
+ * Runs in: worker, main thread; waits for the device, and for a copy on the device.
+ * Returns 0; -ENOENT; -EINVAL it is sealed; an error of domain CUDA; GW_EFENCED; GW_EWARDLOST.
+ */
+GW_PUBLIC int gw_state_roll_back(const char *name, struct gw_error *ret_error);
+
+/*
+ * Unmaps the piece NAME in this worker; another one can have it then. What a mutable piece has beyond its last
+ * commit is lost, and a piece that was never sealed is dropped.
+ *
+ * Runs in: worker, main thread; waits for the device.
+ * Returns 0; -ENOENT it is not mapped here; an error of domain CUDA; GW_EFENCED; GW_EWARDLOST.
+ */
+GW_PUBLIC int gw_state_unmap(const char *name, struct gw_error *ret_error);
+
+/*
+ * Ends the piece NAME, unmapping it in this worker where it is mapped. Its name is free at once; its memory is
+ * back when standby workers, which map sealed state in advance, have let go of it too.
+ *
+ * Runs in: worker, main thread; waits for the device.
+ * Returns 0; -ENOENT no such piece on this device; -EBUSY another worker, which is named, has it; an error of
+ *   domain CUDA; GW_EFENCED; GW_EWARDLOST.
+ */
+GW_PUBLIC int gw_state_drop(const char *name, struct gw_error *ret_error);
+
+/*
+ * The pieces of this worker's device, those included that are not mapped here.
+ * RET_INFOS has room for N, may be NULL if N is 0; its first element's `size` is set by the caller.
+ *
+ * Runs in: worker, main thread.
+ * Returns how many there are, which can be more than N, or a negative code: -EINVAL, -ENOTSUP, -EPERM,
+ *   GW_EFENCED, GW_EWARDLOST.
+ */
+GW_PUBLIC int gw_state_list(struct gw_state_info *ret_infos, uint32_t n,
+			    struct gw_error *ret_error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* Pools                                                                                          */
@@ -523,6 +682,16 @@ struct gw_worker_info {
 
 /* Never blocks. SLOT counts from 0. Returns 0, -ENOENT past the last slot, or GW_EFORKED. */
 GW_PUBLIC int gw_pool_worker(struct gw_pool *pool, uint32_t slot, struct gw_worker_info *ret_info);
+
+/*
+ * The surviving state of the pool, as the ward reported it last, of all devices, in no particular order.
+ * RET_INFOS has room for N, may be NULL if N is 0; its first element's `size` is set by the caller.
+ *
+ * Runs in: host, any thread; never blocks.
+ * Returns how many pieces there are, which can be more than N; -EINVAL or GW_EFORKED.
+ * Source: a table in memory that host and ward share.
+ */
+GW_PUBLIC int gw_pool_states(struct gw_pool *pool, struct gw_state_info *ret_infos, uint32_t n);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* Tasks                                                                                          */

@@ -33,6 +33,7 @@
 
 #include "common/channel.h"
 #include "common/futex.h"
+#include "common/state_page.h"
 
 #define POOL_PAGE_MAGIC 0x65676170U /* "page" */
 
@@ -82,6 +83,7 @@ struct pool_page {
 	 */
 	_Alignas(64) _Atomic uint32_t report_number;
 	struct pool_page_report reports[2];
+	_Alignas(64) struct state_page states;
 };
 
 /* Ward: shows REPORT. */

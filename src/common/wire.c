@@ -3,9 +3,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "common/fd.h"
+#include "common/packet.h"
 
 void wire_header_init(struct wire_header *header, enum wire_type type, uint32_t bytes)
 {
@@ -20,104 +19,28 @@ void wire_header_init(struct wire_header *header, enum wire_type type, uint32_t 
 int wire_send(int socket, const void *message, const int *fds, size_t n_fds)
 {
 	const struct wire_header *header = message;
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
-	} control = {0};
-	struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = header->bytes};
-	struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
 
 	if (n_fds > WIRE_FDS_MAX)
 		return -EINVAL;
-	if (n_fds > 0) {
-		struct cmsghdr *rights;
-
-		packet.msg_control = control.bytes;
-		packet.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
-		rights = CMSG_FIRSTHDR(&packet);
-		rights->cmsg_level = SOL_SOCKET;
-		rights->cmsg_type = SCM_RIGHTS;
-		rights->cmsg_len = CMSG_LEN(sizeof(int) * n_fds);
-		memcpy(CMSG_DATA(rights), fds, sizeof(int) * n_fds);
-	}
-	while (sendmsg(socket, &packet, MSG_NOSIGNAL) < 0) {
-		if (errno != EINTR)
-			return -errno;
-	}
-	return 0;
-}
-
-/* Takes the descriptors of PACKET into FDS. Closes those that are more than expected, and returns false
- * then. */
-static bool take_fds(struct msghdr *packet, int fds[WIRE_FDS_MAX])
-{
-	size_t taken = 0;
-	bool fits = true;
-
-	for (struct cmsghdr *part = CMSG_FIRSTHDR(packet); part; part = CMSG_NXTHDR(packet, part)) {
-		size_t count;
-
-		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-			fits = taken < WIRE_FDS_MAX;
-			if (fits)
-				fds[taken++] = fd;
-			else
-				fd_close(fd);
-		}
-	}
-	return fits;
-}
-
-static void close_fds(int fds[WIRE_FDS_MAX])
-{
-	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
-		fd_closep(&fds[i]);
+	return packet_send(socket, message, header->bytes, fds, n_fds);
 }
 
 int wire_receive(int socket, union wire_any *ret_message, int ret_fds[WIRE_FDS_MAX])
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * (WIRE_FDS_MAX + 1))];
-	} control;
-	struct iovec part = {.iov_base = ret_message, .iov_len = sizeof(*ret_message)};
-	struct msghdr packet = {.msg_iov = &part,
-				.msg_iovlen = 1,
-				.msg_control = control.bytes,
-				.msg_controllen = sizeof(control.bytes)};
-	ssize_t bytes;
-	bool fits;
-	int result;
+	struct packet packet;
+	int result = packet_receive(socket, ret_message, sizeof(*ret_message), ret_fds,
+				    WIRE_FDS_MAX, &packet);
 
-	for (size_t i = 0; i < WIRE_FDS_MAX; i++)
-		ret_fds[i] = -1;
-	/* A peer that ended without reading all is told of once (ECONNRESET), before its last words. */
-	do {
-		bytes = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
-	} while (bytes < 0 && (errno == EINTR || errno == ECONNRESET));
-	if (bytes < 0)
-		return -errno;
-	fits = take_fds(&packet, ret_fds);
-	if (bytes == 0)
-		return 0;
-	if ((packet.msg_flags & MSG_TRUNC) || !fits)
-		result = GW_EPROTOCOL;
-	else
-		result = wire_check(ret_message, (size_t)bytes);
-	/* What was sent has room in `control`: so it is this process that has no room. */
-	if (result == 0 && (packet.msg_flags & MSG_CTRUNC))
+	if (result <= 0)
+		return result;
+	result = packet.too_much ? GW_EPROTOCOL : wire_check(ret_message, packet.bytes);
+	if (result == 0 && packet.no_room)
 		result = -EMFILE;
 	if (result < 0) {
-		close_fds(ret_fds);
+		packet_close_fds(ret_fds, WIRE_FDS_MAX);
 		return result;
 	}
-	return (int)bytes;
+	return (int)packet.bytes;
 }
 
 static bool text_ends(const char *text, size_t bytes)

@@ -463,6 +463,7 @@ int gw_pool_stat(struct gw_pool *pool, struct gw_pool_stat *ret_stat)
 	ret_stat->tasks_done = pool->tasks_done;
 	ret_stat->input_bytes = pool->input_bytes;
 	ret_stat->output_bytes = pool->output_bytes;
+	state_stat(pool, ret_stat);
 	ret_stat->last_exit = pool->last_exit;
 	ret_stat->last_device = pool->last_exit.end == GW_END_UNKNOWN ? -1 : pool->last_exit.device;
 	ret_stat->attempts_failed = pool->attempts_failed;

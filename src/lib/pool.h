@@ -187,6 +187,9 @@ void news_take(struct gw_pool *pool);
 /* news.c: ends everything that is under way as GW_LOST. */
 void news_lose_all(struct gw_pool *pool);
 
+/* state.c: fills in what surviving state takes. */
+void state_stat(const struct gw_pool *pool, struct gw_pool_stat *stat);
+
 /* link.c */
 /* Takes EVENT_FD. Returns 0 or a negative code. */
 int link_new_take(struct gw_pool *pool, int channel_fd, int event_fd, const struct wire_up *up,

@@ -100,12 +100,15 @@ static bool child_fill_standard_fds(void)
 }
 
 /* Where close_range is missing or filtered. opendir() would allocate. */
-static void child_close_one_by_one(unsigned int first)
+static void child_close_one_by_one(const struct spawn *spec, unsigned int first)
 {
 	struct rlimit limit = {.rlim_cur = 1024};
 	rlim_t end;
 
-	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	if (spec->nofile)
+		limit = *spec->nofile;
+	else
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
 	/* A descriptor can lie above a limit that was lowered later; none of gpuward's does, since all
 	 * are close-on-exec from birth. This is for those of the host. */
 	end = limit.rlim_cur < 1048576 ? limit.rlim_cur : 1048576;
@@ -154,7 +157,7 @@ static bool child_place_fds(struct child *child, int *program_fd)
 		(void)close(program_place);
 	*program_fd = program_place;
 	if (syscall(SYS_close_range, (unsigned int)above, ~0U, 0U) < 0)
-		child_close_one_by_one((unsigned int)above);
+		child_close_one_by_one(spec, (unsigned int)above);
 	return true;
 }
 
@@ -179,6 +182,9 @@ static _Noreturn void child_run(struct child *child)
 	child_reset_signals();
 	if (!child_place_fds(child, &program_fd))
 		child_fail(child, STEP_FDS);
+	/* After the descriptors were placed: the lowest free number may lie above the child's limit. */
+	if (spec->nofile)
+		(void)setrlimit(RLIMIT_NOFILE, spec->nofile);
 	if ((spec->flags & SPAWN_NEW_GROUP) && setpgid(0, 0) < 0)
 		child_fail(child, STEP_GROUP);
 	(void)sigemptyset(&none);

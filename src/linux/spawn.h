@@ -22,6 +22,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <gpuward.h>
 
@@ -46,9 +47,10 @@ struct spawn {
 	int program_fd;	     /* an open program, O_PATH is enough */
 	const char *const *argv;
 	const char *const *envp;
-	const int *fds;	    /* the child gets them as 3, 4, 5 and so on */
-	size_t n_fds;	    /* at most SPAWN_FDS_MAX */
-	unsigned int flags; /* enum spawn_flags */
+	const int *fds;		     /* the child gets them as 3, 4, 5 and so on */
+	size_t n_fds;		     /* at most SPAWN_FDS_MAX */
+	const struct rlimit *nofile; /* the child's RLIMIT_NOFILE; NULL: the caller's */
+	unsigned int flags;	     /* enum spawn_flags */
 };
 
 struct spawned {

@@ -62,6 +62,7 @@ static void unmap_channel(struct process *process)
 
 void process_fence(struct process *process)
 {
+	state_client_fence(process->state);
 	free(process->up);
 	process->up = NULL;
 	unmap_channel(process);
@@ -78,7 +79,7 @@ void process_free(struct process *process)
 	loop_remove(loop, &process->exit_source);
 	loop_remove_timer(loop, &process->timer);
 	fd_close(process->socket);
-	fd_close(process->state_socket);
+	state_client_free(process->state);
 	spawn_done(&process->spawned);
 	free(process);
 }

@@ -27,6 +27,7 @@
 #include "ward/report.h"
 
 struct slot;
+struct state_client;
 struct ward;
 
 /* What the deadline knows of the entry that the worker is at. */
@@ -45,7 +46,7 @@ struct process {
 	int32_t device; /* the pool's number, or -1 */
 	struct spawned spawned;
 	int socket;
-	int state_socket; /* surviving memory */
+	struct state_client *state; /* surviving memory */
 	int channel_fd;
 	int event_fd;
 	const struct channel *channel; /* its header alone; NULL once it is fenced */

@@ -68,6 +68,7 @@ static int run_program(struct process *process, const int sockets[2], struct gw_
 			     .argv = ward->argv,
 			     .fds = fds,
 			     .n_fds = sizeof(fds) / sizeof(fds[0]),
+			     .nofile = &ward->nofile,
 			     .flags = SPAWN_PDEATHSIG | SPAWN_SEARCH_PATH};
 	int result = env_new((const char *const *)environ, &worker, &environment, ret_error);
 
@@ -95,16 +96,44 @@ static int make_socket(const struct process *process, int *ret_own, int *ret_wor
 	return 0;
 }
 
+static void on_state_broken(void *owner)
+{
+	static const struct cause garbage = {
+		.end = GW_END_PROTOCOL,
+		.source = GW_SOURCE_PROTOCOL,
+		.what = "it sent a message about state that breaks the rules"};
+	struct process *process = owner;
+
+	slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
+}
+
+static int join_state(struct process *process, int *socket, struct gw_error *ret_error)
+{
+	const struct state_who who = {.device = process->device,
+				      .pid = process->spawned.process.pid,
+				      .broken = on_state_broken,
+				      .owner = process};
+	int result = state_client_new(process->ward->state, &who, socket, &process->state);
+
+	return result < 0 ? err_os(ret_error, -result, "cannot serve the state of worker %u",
+				   process->slot->number)
+			  : 0;
+}
+
 /* The worker's ends of the sockets are closed here, so that its death is an end of file. */
 static int connect_and_run(struct process *process, struct gw_error *ret_error)
 {
 	int sockets[2] = {-1, -1};
+	int state_socket = -1;
 	int result = make_socket(process, &process->socket, &sockets[0], ret_error);
 
 	if (result == 0)
-		result = make_socket(process, &process->state_socket, &sockets[1], ret_error);
+		result = make_socket(process, &state_socket, &sockets[1], ret_error);
 	if (result == 0)
 		result = run_program(process, sockets, ret_error);
+	if (result == 0)
+		result = join_state(process, &state_socket, ret_error);
+	fd_close(state_socket);
 	fd_close(sockets[0]);
 	fd_close(sockets[1]);
 	return result;
@@ -172,7 +201,6 @@ static struct process *process_new(struct slot *slot)
 				    .recovery = GW_UNKNOWN,
 				    .spawned = SPAWNED_NONE,
 				    .socket = -1,
-				    .state_socket = -1,
 				    .channel_fd = -1,
 				    .event_fd = -1};
 	process->socket_source =

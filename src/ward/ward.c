@@ -230,6 +230,18 @@ static int take_fds(struct ward *ward, int fds[WIRE_FDS_MAX], struct gw_error *r
 	return 0;
 }
 
+static int make_state(struct ward *ward, struct gw_error *ret_error)
+{
+	const struct state_config config = {.loop = &ward->loop,
+					    .page = &ward->page->states,
+					    .devices = ward->open.devices,
+					    .n_devices = ward->open.n_devices,
+					    .max_bytes = ward->open.max_state_bytes};
+	int result = state_new(&config, &ward->state);
+
+	return result < 0 ? err_os(ret_error, -result, "ward: cannot keep surviving state") : 0;
+}
+
 static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIRE_FDS_MAX])
 {
 	struct gw_error error;
@@ -240,6 +252,8 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 	result = take_fds(ward, fds, &error);
 	if (result == 0)
 		result = make_argv(ward, &error);
+	if (result == 0)
+		result = make_state(ward, &error);
 	if (result == 0)
 		result = make_slots(ward, &error);
 	if (result < 0) {
@@ -421,6 +435,18 @@ static int take_signals(struct ward *ward)
 	return loop_add(&ward->loop, &ward->signal_source, ward->signal_fd, EPOLLIN);
 }
 
+/* Each piece of surviving state is a descriptor or two. */
+static void take_descriptors(struct ward *ward)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &ward->nofile) < 0)
+		return;
+	limit = ward->nofile;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* ---- the whole ---- */
 
 static int ward_init(struct ward *ward, int host_socket)
@@ -437,6 +463,7 @@ static int ward_init(struct ward *ward, int host_socket)
 		(struct loop_source){.fd = -1, .ready = on_host_exit, .owner = ward};
 	ward->signal_source = (struct loop_source){.fd = -1, .ready = on_signal, .owner = ward};
 	ward->open_timer = (struct loop_timer){.due = on_open_deadline, .owner = ward};
+	take_descriptors(ward);
 	result = loop_init(&ward->loop);
 	if (result < 0)
 		return result;
@@ -459,6 +486,7 @@ static void ward_done(struct ward *ward)
 	for (uint32_t i = 0; i < ward->n_standbys; i++)
 		slot_done(&ward->standbys[i]);
 	leaving_done(ward);
+	state_free(ward->state);
 	free(ward->slots);
 	free(ward->standbys);
 	free(ward->argv);

@@ -12,6 +12,7 @@
  *	leaving.c     processes that are fenced and not gone yet; recovery.c: what is told of it
  *	signs.c       the sources that tell of a fault; deadline.c, heartbeat.c: what takes too long
  *	outbox.c      messages to the host
+ *	state.c       device memory that survives its worker
  *	life.c        the word that tells the host of the ward's own death
  *
  * Trust: the host is the same user's and gave the ward its life; a worker is an adversary.
@@ -22,6 +23,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <gpuward.h>
 
@@ -30,6 +32,7 @@
 #include "linux/loop.h"
 #include "ward/life.h"
 #include "ward/slot.h"
+#include "ward/state.h"
 
 /* How long the host may take from starting the ward to its first message. */
 #define WARD_OPEN_DEADLINE_NS 30000000000ULL
@@ -50,10 +53,12 @@ struct ward {
 	struct pool_page *page;
 	struct life life;
 	struct wire_open open;
-	const char **argv;  /* of the workers; points into open.command */
-	char program[256];  /* for texts */
-	struct slot *slots; /* open.workers of them */
-	uint32_t n_slots;   /* 0: not opened yet */
+	struct state *state;  /* surviving memory */
+	struct rlimit nofile; /* what the workers get; the ward itself takes all it may */
+	const char **argv;    /* of the workers; points into open.command */
+	char program[256];    /* for texts */
+	struct slot *slots;   /* open.workers of them */
+	uint32_t n_slots;     /* 0: not opened yet */
 	struct slot *standbys;
 	uint32_t n_standbys;
 	struct process *leaving; /* a list */

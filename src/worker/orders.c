@@ -14,6 +14,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/wire.h"
+#include "worker/state.h"
+
 int orders_init(struct worker *worker)
 {
 	worker->order_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -31,7 +34,11 @@ void orders_give(struct worker *worker, enum order order)
 
 enum order orders_wait(struct worker *worker, enum order wanted)
 {
-	struct pollfd fds[] = {{.fd = worker->order_fd, .events = POLLIN}};
+	/* A standby lets go of state that is dropped, and maps what is sealed, while it waits. */
+	struct pollfd fds[] = {
+		{.fd = worker->order_fd, .events = POLLIN},
+		{.fd = wanted == ORDER_PROMOTE ? WIRE_WORKER_STATE : -1, .events = POLLIN},
+	};
 
 	for (;;) {
 		uint64_t count;
@@ -40,7 +47,11 @@ enum order orders_wait(struct worker *worker, enum order wanted)
 			return ORDER_STOP;
 		if (atomic_fetch_and(&worker->orders, ~(uint32_t)wanted) & (uint32_t)wanted)
 			return wanted;
-		if (poll(fds, 1, -1) > 0)
+		if (poll(fds, 2, -1) <= 0)
+			continue;
+		if (fds[0].revents)
 			(void)!read(worker->order_fd, &count, sizeof(count));
+		if (fds[1].revents && state_take_news(worker, NULL) == GW_EWARDLOST)
+			fds[1].fd = -1;
 	}
 }

@@ -27,6 +27,7 @@
 #include "common/fd.h"
 #include "common/wire.h"
 #include "worker/pin.h"
+#include "worker/state.h"
 
 bool gw_is_worker(void)
 {
@@ -216,6 +217,13 @@ static void grow(struct worker *worker)
 		leave_after_fault(result, 0);
 }
 
+/* What cannot be mapped in advance is mapped when a function asks for it. */
+static void prepare_standby(struct worker *worker)
+{
+	(void)state_map_sealed(worker, NULL);
+	device_slim(worker);
+}
+
 /*
  * From a bare process to one that serves:
  *
@@ -225,8 +233,10 @@ static void grow(struct worker *worker)
  */
 static int bring_up(struct worker *worker, struct gw_error *ret_error)
 {
-	int result = device_prime(worker, ret_error);
+	int result;
 
+	state_begin(worker);
+	result = device_prime(worker, ret_error);
 	if (result == 0 && say(WIRE_PRIMED) < 0)
 		result = err_os(ret_error, EPIPE, "the ward does not listen");
 	if (result == 0)
@@ -236,7 +246,7 @@ static int bring_up(struct worker *worker, struct gw_error *ret_error)
 	if (result == 0)
 		result = prepare_functions(worker, ret_error);
 	if (result == 0 && worker->standby)
-		device_slim(worker);
+		prepare_standby(worker);
 	if (result == 0)
 		result = say_ready(worker, ret_error);
 	if (result == 0 && worker->standby && orders_wait(worker, ORDER_PROMOTE) == ORDER_PROMOTE)

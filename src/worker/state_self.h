@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of surviving state in a worker share: the one state of this process, and the steps that more
+ * than one of the functions takes.
+ *
+ * Runs in: worker, main thread. Read next: state.c, state_commit.c.
+ */
+#ifndef GPUWARD_WORKER_STATE_SELF_H
+#define GPUWARD_WORKER_STATE_SELF_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "worker/state_link.h"
+#include "worker/state_memory.h"
+#include "worker/state_table.h"
+
+struct worker;
+
+struct state_self {
+	struct worker *worker; /* NULL: no worker */
+	pid_t thread;	       /* of its main thread, in this process and no copy of it */
+	struct state_link link;
+	struct state_memory memory;
+	struct state_table table;
+};
+
+/* The state of this process, where gw_state_* may be called; takes news in. Returns 0, -ENOTSUP, -EPERM,
+ * GW_EWARDLOST, GW_EPROTOCOL. */
+int state_enter(struct state_self **ret_self, struct gw_error *ret_error);
+
+/* The piece NAME that is mapped here; or NULL with -ENOENT. */
+struct state_local *state_find(struct state_self *self, const char *name,
+			       struct gw_error *ret_error);
+
+/* Asks about PIECE what needs no more than a number, and has no more than success for an answer. */
+int state_ask(struct state_self *self, enum state_wire_type type, uint64_t piece,
+	      struct gw_error *ret_error);
+
+/*
+ * Makes the working copies of COUNT locals from the committed ones (BACK), or the other way, and waits.
+ * Their committed copies are mapped already.
+ */
+int state_copy_all(struct state_self *self, struct state_local *const *locals, uint32_t count,
+		   bool back, struct gw_error *ret_error);
+
+/* After the commit counts: the copy, and the end of the commit. Leaves the process where that fails. */
+void state_finish_commit(struct state_self *self, struct state_local *const *locals, uint32_t count,
+			 uint64_t piece);
+
+#endif

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+#include "state_worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../gate.h"
+#include "common/fd.h"
+#include "common/packet.h"
+#include "common/wire.h"
+#include "gpu/cuda.h"
+#include "gpu/kernels_ptx.h"
+#include "worker/state.h"
+#include "worker/state_memory.h"
+#include "worker/worker.h"
+
+static struct cuda_door door;
+static struct cuda_module *module;
+static struct worker self; /* for the calls that a standby makes of itself */
+static bool has_mps;
+
+/* ---- steps ---- */
+
+static const struct state_job *job;
+static uint32_t steps;
+
+static bool is_here(void)
+{
+	return job && job->stop != STOP_NEVER && steps == job->stop_at;
+}
+
+static void step(void)
+{
+	if (is_here()) {
+		if (job->stop == STOP_HOLD)
+			gate_wait(job->gate);
+		else
+			(void)kill(getpid(), SIGKILL);
+	}
+	steps++;
+}
+
+int __real_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds);
+int __wrap_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds);
+int __real_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t max_fds,
+			  struct packet *ret_packet);
+int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t max_fds,
+			  struct packet *ret_packet);
+int __real_state_memory_copy(struct state_memory *memory, const struct state_local *local,
+			     bool back, struct gw_error *ret_error);
+int __wrap_state_memory_copy(struct state_memory *memory, const struct state_local *local,
+			     bool back, struct gw_error *ret_error);
+int __real_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error);
+int __wrap_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error);
+bool __real_state_memory_has_mps(const struct state_memory *memory);
+bool __wrap_state_memory_has_mps(const struct state_memory *memory);
+
+int __wrap_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds)
+{
+	if (socket == WIRE_WORKER_STATE)
+		step();
+	return __real_packet_send(socket, data, bytes, fds, n_fds);
+}
+
+int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t max_fds,
+			  struct packet *ret_packet)
+{
+	int result = __real_packet_receive(socket, data, bytes, fds, max_fds, ret_packet);
+
+	/* After the answer came, and before it is acted on. */
+	if (socket == WIRE_WORKER_STATE)
+		step();
+	return result;
+}
+
+int __wrap_state_memory_copy(struct state_memory *memory, const struct state_local *local,
+			     bool back, struct gw_error *ret_error)
+{
+	if (is_here() && job->stop == STOP_HALF) {
+		struct state_local half = *local;
+
+		half.entry.copy_bytes /= 2;
+		(void)__real_state_memory_copy(memory, &half, back, ret_error);
+		(void)__real_state_memory_wait(memory, ret_error);
+	}
+	step();
+	return __real_state_memory_copy(memory, local, back, ret_error);
+}
+
+int __wrap_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error)
+{
+	step();
+	return __real_state_memory_wait(memory, ret_error);
+}
+
+bool __wrap_state_memory_has_mps(const struct state_memory *memory)
+{
+	return has_mps || __real_state_memory_has_mps(memory);
+}
+
+/* ---- kernels ---- */
+
+static int launch(const char *name, void **arguments)
+{
+	struct cuda_function *function;
+	int result = door.cuModuleGetFunction(&function, module, name);
+
+	if (result != 0)
+		return result;
+	return door.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
+}
+
+static int fill(const struct gw_state_info *info, uint32_t seed)
+{
+	uint64_t address = info->address;
+	uint64_t words = info->bytes / 4;
+	void *arguments[] = {&address, &words, &seed};
+
+	return launch("fill", arguments);
+}
+
+static int count_wrong(const struct gw_state_info *info, uint32_t seed, uint64_t *ret_wrong)
+{
+	uint64_t address = info->address;
+	uint64_t words = info->bytes / 4;
+	uint64_t counter;
+	void *arguments[] = {&address, &words, &seed, &counter};
+	int result = door.cuMemAlloc_v2(&counter, 8);
+
+	if (result == 0)
+		result = door.cuMemsetD8_v2(counter, 0, 8);
+	if (result == 0)
+		result = launch("check", arguments);
+	if (result == 0)
+		result = door.cuMemcpyDtoH_v2(ret_wrong, counter, 8);
+	if (result == 0)
+		result = door.cuMemFree_v2(counter);
+	return result;
+}
+
+static int count_not_zero(const struct gw_state_info *info, uint64_t *ret_wrong)
+{
+	static uint8_t bytes[1 << 16];
+	uint64_t wrong = 0;
+	int result = 0;
+
+	for (uint64_t at = 0; at < info->held_bytes && at < info->bytes && result == 0;
+	     at += sizeof(bytes)) {
+		uint64_t some = info->bytes - at < sizeof(bytes) ? info->bytes - at : sizeof(bytes);
+
+		result = door.cuMemcpyDtoH_v2(bytes, info->address + at, some);
+		for (uint64_t i = 0; i < some; i++)
+			wrong += bytes[i] != 0;
+	}
+	*ret_wrong = wrong;
+	return result;
+}
+
+static int fault(void)
+{
+	uint64_t address;
+	void *arguments[] = {&address};
+	int result = door.cuMemAlloc_v2(&address, 4096);
+
+	return result ? result : launch("fault_misaligned", arguments);
+}
+
+/* ---- ops ---- */
+
+static void *list_in_thread(void *argument)
+{
+	struct state_done *done = argument;
+
+	done->result = gw_state_list(NULL, 0, &done->error);
+	return NULL;
+}
+
+static void run_in_thread(struct state_done *done)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, list_in_thread, done) == 0)
+		(void)pthread_join(thread, NULL);
+}
+
+/* A child with all descriptors of the worker, which does not outlive the test. */
+static void fork_child(const char *gate)
+{
+	if (fork() == 0) {
+		gate_wait(gate);
+		_exit(0);
+	}
+}
+
+static void make_many(const struct state_op *op, struct state_done *done)
+{
+	char name[GW_NAME_MAX];
+	uint64_t address;
+
+	for (uint32_t i = 0; i < op->seed && done->result == 0; i++) {
+		(void)snprintf(name, sizeof(name), "%.40s.%u", op->name, i);
+		done->result =
+			gw_state_create(name, op->bytes, GW_STATE_SEALED, &address, &done->error);
+		if (done->result == 0)
+			done->result = gw_state_seal(name, &done->error);
+	}
+}
+
+static void map_many(const struct state_op *op, struct state_done *done)
+{
+	uint64_t began = now_ns();
+	char name[GW_NAME_MAX];
+
+	for (uint32_t i = 0; i < op->seed && done->result == 0; i++) {
+		(void)snprintf(name, sizeof(name), "%.40s.%u", op->name, i);
+		done->result = gw_state_map(name, GW_STATE_READ, &done->info, &done->error);
+	}
+	done->value = now_ns() - began;
+}
+
+static int take_news(struct gw_error *ret_error)
+{
+	struct pollfd ready = {.fd = WIRE_WORKER_STATE, .events = POLLIN};
+
+	if (poll(&ready, 1, 10000) != 1)
+		return -ETIMEDOUT;
+	return state_take_news(&self, ret_error);
+}
+
+/* What the piece is now: its address and epoch. */
+static int look(const struct state_op *op, struct state_done *done)
+{
+	done->info.size = sizeof(done->info);
+	return gw_state_map(op->name, GW_STATE_READ, &done->info, &done->error);
+}
+
+static int run_kernel(const struct state_op *op, struct state_done *done)
+{
+	done->result = look(op, done);
+	if (done->result < 0)
+		return 0;
+	switch (op->kind) {
+	case OP_FILL:
+	case OP_WRITE:
+		return fill(&done->info, op->seed);
+	case OP_FILL_NEXT:
+		return fill(&done->info, (uint32_t)done->info.epoch + 1);
+	case OP_CHECK:
+		return count_wrong(&done->info, op->seed, &done->value);
+	default:
+		if (done->info.epoch == 0)
+			return count_not_zero(&done->info, &done->value);
+		return count_wrong(&done->info, (uint32_t)done->info.epoch, &done->value);
+	}
+}
+
+static const char *name_or_all(const struct state_op *op)
+{
+	return op->name[0] ? op->name : NULL;
+}
+
+/* Returns what the test's own calls of the driver gave. */
+static int run_op(const struct state_op *op, struct state_done *done)
+{
+	struct gw_error *error = &done->error;
+
+	done->info.size = sizeof(done->info);
+	switch (op->kind) {
+	case OP_CREATE:
+		done->result = gw_state_create(op->name, op->bytes, op->what, &done->value, error);
+		break;
+	case OP_MAP:
+		done->result = gw_state_map(op->name, op->what, &done->info, error);
+		break;
+	case OP_SEAL:
+		done->result = gw_state_seal(op->name, error);
+		break;
+	case OP_COMMIT:
+		done->result = gw_state_commit(name_or_all(op), error);
+		break;
+	case OP_ROLL_BACK:
+		done->result = gw_state_roll_back(name_or_all(op), error);
+		break;
+	case OP_UNMAP:
+		done->result = gw_state_unmap(op->name, error);
+		break;
+	case OP_DROP:
+		done->result = gw_state_drop(op->name, error);
+		break;
+	case OP_LIST:
+		done->result = gw_state_list(&done->info, 1, error);
+		break;
+	case OP_FAULT:
+		return fault();
+	case OP_THREAD:
+		run_in_thread(done);
+		break;
+	case OP_FORK:
+		fork_child(job->gate);
+		break;
+	case OP_GATE:
+		gate_wait(job->gate);
+		break;
+	case OP_MPS:
+		has_mps = true;
+		break;
+	case OP_MANY:
+		make_many(op, done);
+		break;
+	case OP_MAP_MANY:
+		map_many(op, done);
+		break;
+	case OP_MAP_ALL:
+		done->result = state_map_sealed(&self, error);
+		break;
+	case OP_NEWS:
+		done->result = take_news(error);
+		break;
+	default:
+		return run_kernel(op, done);
+	}
+	return 0;
+}
+
+static int run(struct gw_call *call)
+{
+	struct state_report *report = call->output;
+	int cuda = 0;
+
+	if (call->input_bytes < sizeof(*job) || call->output_capacity_bytes < sizeof(*report))
+		return 1;
+	memset(report, 0, sizeof(*report));
+	job = call->input;
+	steps = 0;
+	report->pid = getpid();
+	for (uint32_t i = 0; i < STATE_OPS && job->ops[i].kind != OP_NONE && cuda == 0; i++) {
+		struct state_done *done = &report->ops[i];
+
+		cuda = run_op(&job->ops[i], done);
+		report->done = i + 1;
+		if (cuda == 0 && done->error.domain == GW_DOMAIN_CUDA && done->result < 0)
+			cuda = (int)done->error.native;
+		if (done->result != job->ops[i].expect &&
+		    !(done->result > 0 && job->ops[i].expect == 0))
+			break;
+	}
+	report->steps = steps;
+	report->cuda = cuda;
+	job = NULL;
+	call->output_bytes = sizeof(*report);
+	/* Those that poison end this process; the others are in the report. */
+	return gw_cuda_class(cuda) == GW_FAULT_POISONED ? cuda : 0;
+}
+
+static int prepare(int device)
+{
+	struct gw_error error;
+
+	self.device = device;
+	if (cuda_open(&door, &error) < 0)
+		return 999;
+	return door.cuModuleLoadData(&module, gpu_kernels_ptx);
+}
+
+static int list_without_device(struct gw_call *call)
+{
+	struct gw_error error = {0};
+	int result = gw_state_list(NULL, 0, &error);
+
+	(void)snprintf(call->message, sizeof(call->message), "%.120s", error.msg);
+	return result;
+}
+
+int state_worker_run(void)
+{
+	static const struct gw_function functions[] = {
+		{.name = "state", .run = run, .prepare = prepare},
+		{.name = "list", .run = list_without_device},
+		{.name = NULL},
+	};
+
+	return gw_worker_run(functions);
+}
