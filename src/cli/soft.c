@@ -20,7 +20,8 @@
 #include "common/fd.h"
 #include "linux/spawn.h"
 
-#define INSIDE_ENV "GPUWARD_SOFT_INSIDE"
+#define INSIDE_ENV     "GPUWARD_SOFT_INSIDE"
+#define KERNEL_LOG_ENV "GPUWARD_KERNEL_LOG"
 
 /* How long what the program leaves behind is waited for: it still uses the folder. */
 #define ORPHANS_NS 3000000000ULL
@@ -253,6 +254,16 @@ static int start_and_wait(const char *program, char **argv)
 	return result;
 }
 
+/* The faults of this machine are in its own log. One that was named by hand stands. */
+static int set_kernel_log(void)
+{
+	const char *folder = getenv(SOFT_DIR_ENV);
+	char path[PATH_MAX + 8];
+
+	(void)snprintf(path, sizeof(path), "%s/kmsg", folder ? folder : "");
+	return setenv(KERNEL_LOG_ENV, path, 0) < 0 ? -errno : 0;
+}
+
 static int run(const char *program, char **argv)
 {
 	const char *given = getenv(SOFT_DIR_ENV);
@@ -263,6 +274,8 @@ static int run(const char *program, char **argv)
 		return CLI_FAILED;
 	if (!given || !*given)
 		result = make_machine(folder, sizeof(folder));
+	if (result == 0)
+		result = set_kernel_log();
 	if (result < 0) {
 		(void)fprintf(stderr,
 			      "gpuward: --soft: cannot make a folder for the emulated machine: "

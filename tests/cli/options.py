@@ -111,6 +111,13 @@ class Soft(helper.CommandLine):
         self.assertEqual(self.soft("sh", "-c", "echo $GPUWARD_SOFT_DIR").stdout.strip(), folder)
         self.assertEqual(os.listdir(folder), ["settings"])
 
+    def test_faults_are_looked_for_in_the_machines_own_log(self):
+        show = ("sh", "-c", "echo $GPUWARD_KERNEL_LOG")
+        folder = self.machine("devices=2")
+        self.assertEqual(self.soft(*show).stdout.strip(), os.path.join(folder, "kmsg"))
+        self.environment["GPUWARD_KERNEL_LOG"] = "/by/hand"
+        self.assertEqual(self.soft(*show).stdout.strip(), "/by/hand")
+
     def test_one_inside_another_uses_the_same_machine(self):
         done = self.soft("sh", "-c", f"echo $GPUWARD_SOFT_DIR; {helper.PROGRAM} --version")
         self.assertEqual(len(done.stdout.splitlines()), 2)
