@@ -92,6 +92,7 @@ enum gw_code {
 	GW_EDRIVER = -5009, /* the GPU driver is missing, too old, mismatched, or does not answer */
 	GW_ELIMIT = -5010,  /* a limit of the pool's options is reached */
 	GW_EFENCED = -5011, /* this worker was replaced: nothing that it does counts any more */
+	GW_ENOTUSED = -5012, /* not switched on, or something better is used instead */
 };
 
 /* Whose number `native` of struct gw_error is. */
@@ -639,8 +640,9 @@ struct gw_pool_stat {
 	uint64_t state_bytes;		 /* device memory of surviving state, all copies */
 	uint64_t noticed_by[GW_SOURCES]; /* recoveries by the source that was first */
 	uint64_t kernel_log_lost;	 /* lines that were overwritten before the ward read them */
-	/* Why a source of detection is not used: 0, or a negative code, for GW_SOURCE_KERNEL_LOG,
-	 * GW_SOURCE_NVML and GW_SOURCE_ERROR_LOG. */
+	/* For GW_SOURCE_KERNEL_LOG, GW_SOURCE_NVML and GW_SOURCE_ERROR_LOG: 0 it is listened to, or why not:
+	 * GW_ENOTUSED switched off, or (NVML) the kernel log is better; -EPERM, -EACCES not allowed; -EXDEV
+	 * the log has pids of another pid namespace; -ENOENT, -EOPNOTSUPP it is not there; GW_EDRIVER. */
 	int32_t source_error[GW_SOURCES];
 	struct gw_exit last_exit; /* how the last worker ended; end is GW_END_UNKNOWN if none did */
 };

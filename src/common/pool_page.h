@@ -47,17 +47,22 @@ struct pool_page_slot {
 	_Atomic uint64_t deadline_ns[CHANNEL_DEPTH]; /* per entry: allowed duration, 0 = none */
 };
 
+/* How many standbys are how far. */
+struct pool_page_standbys {
+	uint32_t hot;
+	uint32_t primed;
+	uint32_t starting;
+	uint32_t failed;
+	uint32_t no_room; /* of the primed ones */
+};
+
 /* What the ward tells of its work: statistics, and the last recoveries. */
 struct pool_page_report {
 	uint64_t n_recoveries;
 	uint64_t noticed_by[GW_SOURCES];
 	uint64_t kernel_log_lost;
 	int32_t source_error[GW_SOURCES];
-	uint32_t standbys_hot;
-	uint32_t standbys_primed;
-	uint32_t standbys_starting;
-	uint32_t standbys_failed;
-	uint32_t standbys_no_room;
+	struct pool_page_standbys standbys;
 	uint32_t reserved;
 	struct gw_recovery recoveries[GW_RECOVERIES_KEPT]; /* number n at n % GW_RECOVERIES_KEPT */
 };

@@ -162,7 +162,9 @@ struct wire_word {
 /* Where the device is, for Xids that name it. */
 struct wire_context {
 	struct wire_header header;
-	char pci[32]; /* as cuDeviceGetPCIBusId writes it; "" without a device */
+	char pci[32];	   /* as cuDeviceGetPCIBusId writes it; "" without a device */
+	int32_t error_log; /* 0: the driver's error log is heard, or not wanted; else why not */
+	uint32_t reserved;
 };
 
 /* Room for any message. */

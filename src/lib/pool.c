@@ -432,11 +432,11 @@ static void copy_report(const struct gw_pool *pool, struct gw_pool_stat *stat)
 
 	pool_page_report(pool->page, &report);
 	stat->recoveries = report.n_recoveries;
-	stat->standbys_hot = report.standbys_hot;
-	stat->standbys_primed = report.standbys_primed;
-	stat->standbys_starting = report.standbys_starting;
-	stat->standbys_failed = report.standbys_failed;
-	stat->standbys_no_room = report.standbys_no_room;
+	stat->standbys_hot = report.standbys.hot;
+	stat->standbys_primed = report.standbys.primed;
+	stat->standbys_starting = report.standbys.starting;
+	stat->standbys_failed = report.standbys.failed;
+	stat->standbys_no_room = report.standbys.no_room;
 	stat->kernel_log_lost = report.kernel_log_lost;
 	memcpy(stat->noticed_by, report.noticed_by, sizeof(stat->noticed_by));
 	memcpy(stat->source_error, report.source_error, sizeof(stat->source_error));

@@ -31,6 +31,7 @@ static void on_exit_ready(struct loop_source *source, uint32_t events)
 	worker_link_drain(process);
 	process_end(process, &exit);
 	recovery_gone(process, &exit);
+	signs_gone(process);
 	unlink_process(process);
 	process_free(process);
 	slot_left(slot);

@@ -63,6 +63,7 @@ struct process {
 	struct gw_error start_error; /* why it is not ready; code 0: not known */
 
 	/* Its work. */
+	uint64_t promoted_ns; /* a standby became a worker; 0: it did not */
 	struct watch watch;
 	uint64_t pinged_ns; /* 0: no ping is out */
 

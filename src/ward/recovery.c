@@ -101,6 +101,12 @@ void recovery_publish(struct ward *ward)
 {
 	if (!ward->page)
 		return;
-	standby_count(ward, &ward->report);
+	(void)standby_count(ward, &ward->report);
 	pool_page_publish(ward->page, &ward->report);
+}
+
+void recovery_settle(struct ward *ward)
+{
+	if (ward->page && standby_count(ward, &ward->report))
+		pool_page_publish(ward->page, &ward->report);
 }

@@ -26,6 +26,9 @@ void recovery_successor(struct slot *slot, enum slot_state state);
 /* SLOT's process is ready. */
 void recovery_ready(struct slot *slot);
 
+/* Shows how far the standbys are, if that has changed. */
+void recovery_settle(struct ward *ward);
+
 /* Shows all that has changed. */
 void recovery_publish(struct ward *ward);
 

@@ -111,7 +111,8 @@ static void tell_by_cause(struct gw_exit *exit, const struct report_facts *facts
 		tell_cuda(exit, cause);
 		break;
 	case GW_END_DEADLINE:
-		say(exit, "was killed: the deadline of its task ran out");
+		say(exit, "was killed: %s",
+		    cause->what ? cause->what : "the deadline of its task ran out");
 		break;
 	case GW_END_START:
 		if (facts->reaped && !facts->ended.by_signal)

@@ -127,14 +127,14 @@ static void announce(struct slot *slot)
 	loop_set_timer(&slot->timer, GW_FOREVER);
 	slot->no_room = false;
 	process->ready_ns = now_ns();
-	if (slot->is_standby) {
-		recovery_publish(slot->ward);
+	if (slot->is_standby)
 		return;
-	}
 	recovery_ready(slot);
 	outbox_up(slot);
-	if (process->standby)
+	if (process->standby) {
+		process->promoted_ns = now_ns();
 		worker_link_send(process, WIRE_PROMOTE);
+	}
 }
 
 /* A standby's process goes on here from where it is. */
@@ -323,6 +323,7 @@ static enum slot_state do_settle(struct slot *slot, const struct happening *what
 		explain_failed_start(slot, &exit);
 	run.blameless = exit.end == GW_END_STOPPED;
 	run.hopeless = !run.ready && is_hopeless(&slot->failure);
+	signs_gone(process);
 	outbox_gone(slot, process, &exit);
 	slot->process = NULL;
 	process_free(process);

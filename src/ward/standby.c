@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ward/standby.h"
 
+#include <string.h>
+
 #include "ward/ward.h"
 
 /* The further the better. */
@@ -62,18 +64,21 @@ void standby_refill(struct ward *ward)
 	}
 }
 
-void standby_count(const struct ward *ward, struct pool_page_report *report)
+bool standby_count(const struct ward *ward, struct pool_page_report *report)
 {
-	report->standbys_hot = report->standbys_primed = report->standbys_starting = 0;
-	report->standbys_failed = report->standbys_no_room = 0;
+	struct pool_page_standbys now = {0};
+
 	for (uint32_t i = 0; i < ward->n_standbys; i++) {
 		const struct slot *standby = &ward->standbys[i];
 
-		report->standbys_hot += standby->state == SLOT_READY;
-		report->standbys_primed += standby->state == SLOT_PRIMED;
-		report->standbys_failed += standby->state == SLOT_FAILED;
-		report->standbys_no_room += standby->state == SLOT_PRIMED && standby->no_room;
+		now.hot += standby->state == SLOT_READY;
+		now.primed += standby->state == SLOT_PRIMED;
+		now.failed += standby->state == SLOT_FAILED;
+		now.no_room += standby->state == SLOT_PRIMED && standby->no_room;
 	}
-	report->standbys_starting = ward->n_standbys - report->standbys_hot -
-				    report->standbys_primed - report->standbys_failed;
+	now.starting = ward->n_standbys - now.hot - now.primed - now.failed;
+	if (memcmp(&now, &report->standbys, sizeof(now)) == 0)
+		return false;
+	report->standbys = now;
+	return true;
 }

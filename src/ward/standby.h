@@ -29,7 +29,7 @@ bool standby_may_start(const struct slot *standby);
 /* Starts those that are missing. */
 void standby_refill(struct ward *ward);
 
-/* Counts them for the pool's statistics. */
-void standby_count(const struct ward *ward, struct pool_page_report *report);
+/* Counts them for the pool's statistics. Returns whether anything is new. */
+bool standby_count(const struct ward *ward, struct pool_page_report *report);
 
 #endif

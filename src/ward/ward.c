@@ -15,6 +15,7 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "ward/deadline.h"
+#include "ward/heartbeat.h"
 #include "ward/leaving.h"
 #include "ward/outbox.h"
 #include "ward/recovery.h"
@@ -53,6 +54,7 @@ void ward_settle(struct ward *ward)
 		turn_give(ward);
 		standby_refill(ward);
 	}
+	recovery_settle(ward);
 	ward_check_end(ward);
 }
 
@@ -69,6 +71,7 @@ void ward_close(struct ward *ward)
 	static const struct cause asked = {.end = GW_END_STOPPED, .source = GW_SOURCE_REQUEST};
 
 	ward->closing = true;
+	signs_stop(ward);
 	all_happen(ward, EVENT_STOP, &asked);
 	ward_check_end(ward);
 }
@@ -261,7 +264,8 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 		return;
 	}
 	deadline_begin(ward);
-	recovery_publish(ward);
+	signs_begin(ward);
+	heartbeat_begin(ward);
 	for (uint32_t i = 0; i < ward->n_slots; i++)
 		slot_happens(&ward->slots[i], EVENT_START, NULL);
 }
@@ -469,6 +473,7 @@ static int ward_init(struct ward *ward, int host_socket)
 		return result;
 	loop_add_timer(&ward->loop, &ward->open_timer);
 	deadline_init(ward);
+	heartbeat_init(ward);
 	outbox_init(ward);
 	loop_set_timer(&ward->open_timer, now_ns() + WARD_OPEN_DEADLINE_NS);
 	result = take_signals(ward);
@@ -487,6 +492,7 @@ static void ward_done(struct ward *ward)
 		slot_done(&ward->standbys[i]);
 	leaving_done(ward);
 	state_free(ward->state);
+	signs_done(ward);
 	free(ward->slots);
 	free(ward->standbys);
 	free(ward->argv);

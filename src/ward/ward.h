@@ -31,6 +31,7 @@
 #include "common/wire.h"
 #include "linux/loop.h"
 #include "ward/life.h"
+#include "ward/signs.h"
 #include "ward/slot.h"
 #include "ward/state.h"
 
@@ -45,6 +46,8 @@ struct ward {
 	struct loop_timer open_timer;
 	struct loop_timer look_timer;  /* deadline.c */
 	struct loop_timer retry_timer; /* outbox.c */
+	struct loop_timer heartbeat_timer;
+	struct signs signs;
 	int host_socket;
 	int host_pidfd;
 	int signal_fd;

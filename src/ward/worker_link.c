@@ -102,6 +102,7 @@ static void on_context(struct process *process, const struct wire_context *conte
 		return;
 	}
 	memcpy(process->pci, context->pci, sizeof(process->pci));
+	signs_error_log(process->ward, context->error_log);
 	make_printable(process->pci);
 	process->has_context = true;
 	ward_settle(process->ward);

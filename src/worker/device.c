@@ -50,7 +50,7 @@ int device_prime(struct worker *worker, struct gw_error *ret_error)
 	if (result < 0)
 		return explain(worker, &error, ret_error);
 	/* A driver without a log is no failure: the other sources are there. */
-	(void)error_log_start(worker);
+	worker->error_log = error_log_start(worker);
 	return 0;
 }
 

@@ -181,9 +181,9 @@ static int say(enum wire_type type)
 	return wire_send(WIRE_WORKER_SOCKET, &word, NULL, 0);
 }
 
-static int say_context(const char pci[32])
+static int say_context(const struct worker *worker, const char pci[32])
 {
-	struct wire_context context;
+	struct wire_context context = {.error_log = worker->error_log};
 
 	wire_header_init(&context.header, WIRE_CONTEXT, sizeof(context));
 	memcpy(context.pci, pci, sizeof(context.pci));
@@ -203,7 +203,7 @@ static int make_context(struct worker *worker, struct gw_error *ret_error)
 		if (result == -ENOMEM)
 			(void)say(WIRE_NO_ROOM);
 	} while (result == -ENOMEM);
-	if (result == 0 && say_context(pci) < 0)
+	if (result == 0 && say_context(worker, pci) < 0)
 		result = err_os(ret_error, EPIPE, "the ward does not listen");
 	return result;
 }

@@ -46,6 +46,7 @@ struct worker {
 	struct cuda_door door; /* device >= 0 */
 	struct cuda_context *context;
 	size_t stack_bytes; /* of a slim standby: what the stack limit is to be again; 0: as it is */
+	int error_log;	    /* 0 or why the driver's error log is not heard */
 	uint32_t pinned;    /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop;	    /* set by the control thread */

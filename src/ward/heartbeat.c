@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "ward/heartbeat.h"
+
+#include "common/fd.h"
+#include "ward/worker_link.h"
+
+/* An answer is looked for this much sooner than it is due, so that silence is noticed after five quarters of
+ * the time at most. */
+#define LOOKS 4U
+
+static void ask(struct slot *slot, uint64_t now)
+{
+	static const struct cause silent = {.end = GW_END_DEADLINE,
+					    .source = GW_SOURCE_HEARTBEAT,
+					    .what = "it did not answer the ward"};
+	struct process *process = slot->process;
+
+	if (slot->state != SLOT_READY)
+		return;
+	if (process->pinged_ns == 0) {
+		process->pinged_ns = now;
+		worker_link_send(process, WIRE_PING);
+	} else if (now - process->pinged_ns >= slot->ward->open.heartbeat_ns) {
+		slot_happens(slot, EVENT_FAULT, &silent);
+	}
+}
+
+/*
+ * The ward itself may have been stopped, or late: then the answers lie in the sockets, and a look at the clock
+ * alone would kill every worker.
+ *
+ *	ward asks, is stopped for a second      the workers answer at once
+ *	ward runs again: the timer is due,      so what lies in the sockets is taken
+ *	and "no answer for a second"            before anybody is judged
+ */
+static void look_at(struct slot *slot, uint64_t now)
+{
+	if (slot->process && slot->process->pinged_ns > 0)
+		worker_link_drain(slot->process);
+	if (slot->process)
+		ask(slot, now);
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+	struct ward *ward = timer->owner;
+	uint64_t now = now_ns();
+
+	for (uint32_t i = 0; i < ward->n_slots; i++)
+		look_at(&ward->slots[i], now);
+	for (uint32_t i = 0; i < ward->n_standbys; i++)
+		look_at(&ward->standbys[i], now);
+	if (!ward->closing)
+		loop_set_timer(timer, after_ns(ward->open.heartbeat_ns / LOOKS));
+}
+
+void heartbeat_init(struct ward *ward)
+{
+	ward->heartbeat_timer = (struct loop_timer){.due = on_timer, .owner = ward};
+	loop_add_timer(&ward->loop, &ward->heartbeat_timer);
+}
+
+void heartbeat_begin(struct ward *ward)
+{
+	if (ward->open.heartbeat_ns > 0)
+		loop_set_timer(&ward->heartbeat_timer, after_ns(ward->open.heartbeat_ns / LOOKS));
+}
