@@ -193,6 +193,29 @@ static void a_log_that_may_not_be_read_says_what_is_needed(void **state)
 	fd_closep(&device);
 }
 
+/* The real one, where this process may read it: what it has said before is no news. */
+static void the_real_one_opens_or_says_why(void **state)
+{
+	struct gw_error error = {0};
+	int result;
+
+	(void)state;
+	assert_int_equal(unsetenv(KERNEL_LOG_ENV), 0);
+	result = kernel_log_open(&log_, &loop, &error);
+	if (result < 0) {
+		assert_non_null(strstr(error.msg, KERNEL_LOG_PATH));
+	} else {
+		wanted = 1;
+		loop.ended = false;
+		loop_set_timer(&guard, now_ns() + 20000000);
+		assert_int_equal(loop_run(&loop), 0);
+		assert_int_equal(failures, 0);
+	}
+	assert_int_equal(count, 0);
+	kernel_log_close(&log_);
+	fd_closep(&device);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -203,6 +226,7 @@ int main(void)
 		CASE(an_interrupted_read_is_repeated),
 		CASE(a_log_that_fails_is_said_once),
 		CASE(a_log_that_may_not_be_read_says_what_is_needed),
+		CASE(the_real_one_opens_or_says_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
