@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "../world.h"
+
 struct gw_pool *state_open_with(uint32_t workers, uint64_t max_state_bytes)
 {
 	static const int device_0[] = {0};
@@ -101,13 +103,34 @@ struct gw_pool_stat state_stat_of(struct gw_pool *pool)
 	return stat;
 }
 
+static void wait_for_news(struct gw_pool *pool)
+{
+	struct pollfd fd = {.fd = gw_pool_fd(pool), .events = POLLIN};
+
+	if (poll(&fd, 1, 10000) != 1)
+		fail_msg("no news of the pool");
+	(void)gw_pool_dispatch(pool, NULL);
+}
+
 void state_wait_ready(struct gw_pool *pool, uint32_t workers)
 {
-	while (state_stat_of(pool).workers_ready < workers) {
-		struct pollfd fd = {.fd = gw_pool_fd(pool), .events = POLLIN};
+	while (state_stat_of(pool).workers_ready < workers)
+		wait_for_news(pool);
+}
 
-		if (poll(&fd, 1, 10000) != 1)
-			fail_msg("no news of the pool");
-		(void)gw_pool_dispatch(pool, NULL);
-	}
+static int32_t pid_of_first(struct gw_pool *pool)
+{
+	struct gw_worker_info info = {0};
+
+	assert_int_equal(gw_pool_worker(pool, 0, &info), 0);
+	return info.pid;
+}
+
+void state_replace_worker(struct gw_pool *pool)
+{
+	int32_t old = pid_of_first(pool);
+
+	world_kill(old);
+	while (pid_of_first(pool) == old || pid_of_first(pool) < 0)
+		wait_for_news(pool);
 }

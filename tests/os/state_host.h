@@ -31,6 +31,9 @@ struct gw_outcome state_try(struct gw_pool *pool, const struct state_job *job,
 struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job);
 struct gw_outcome state_end(struct gw_task *task, struct state_report *ret_report);
 
+/* Ends the worker of slot 0 and waits for its successor. */
+void state_replace_worker(struct gw_pool *pool);
+
 void state_wait_ready(struct gw_pool *pool, uint32_t workers);
 struct gw_pool_stat state_stat_of(struct gw_pool *pool);
 

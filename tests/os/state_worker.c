@@ -363,6 +363,8 @@ static int prepare(int device)
 	struct gw_error error;
 
 	self.device = device;
+	if (device < 0)
+		return 0;
 	if (cuda_open(&door, &error) < 0)
 		return 999;
 	return door.cuModuleLoadData(&module, gpu_kernels_ptx);
