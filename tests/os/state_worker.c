@@ -13,6 +13,7 @@
 #include "../gate.h"
 #include "common/fd.h"
 #include "common/packet.h"
+#include "common/state_wire.h"
 #include "common/wire.h"
 #include "gpu/cuda.h"
 #include "gpu/kernels_ptx.h"
@@ -29,10 +30,12 @@ static bool has_mps;
 
 static const struct state_job *job;
 static uint32_t steps;
+static bool counts;   /* steps count from here on */
+static uint32_t last; /* the last request */
 
 static bool is_here(void)
 {
-	return job && job->stop != STOP_NEVER && steps == job->stop_at;
+	return job && counts && job->stop != STOP_NEVER && steps == job->stop_at;
 }
 
 static void step(void)
@@ -43,7 +46,7 @@ static void step(void)
 		else
 			(void)kill(getpid(), SIGKILL);
 	}
-	steps++;
+	steps += counts;
 }
 
 int __real_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds);
@@ -52,19 +55,17 @@ int __real_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t
 			  struct packet *ret_packet);
 int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t max_fds,
 			  struct packet *ret_packet);
-int __real_state_memory_copy(struct state_memory *memory, const struct state_local *local,
-			     bool back, struct gw_error *ret_error);
-int __wrap_state_memory_copy(struct state_memory *memory, const struct state_local *local,
-			     bool back, struct gw_error *ret_error);
-int __real_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error);
-int __wrap_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error);
 bool __real_state_memory_has_mps(const struct state_memory *memory);
 bool __wrap_state_memory_has_mps(const struct state_memory *memory);
+int __real_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error);
+int __wrap_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error);
 
 int __wrap_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds)
 {
-	if (socket == WIRE_WORKER_STATE)
+	if (socket == WIRE_WORKER_STATE) {
 		step();
+		last = ((const struct state_header *)data)->type;
+	}
 	return __real_packet_send(socket, data, bytes, fds, n_fds);
 }
 
@@ -74,34 +75,74 @@ int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t
 	int result = __real_packet_receive(socket, data, bytes, fds, max_fds, ret_packet);
 
 	/* After the answer came, and before it is acted on. */
-	if (socket == WIRE_WORKER_STATE)
+	if (socket == WIRE_WORKER_STATE) {
+		counts = counts || (job && last == job->after);
 		step();
-	return result;
-}
-
-int __wrap_state_memory_copy(struct state_memory *memory, const struct state_local *local,
-			     bool back, struct gw_error *ret_error)
-{
-	if (is_here() && job->stop == STOP_HALF) {
-		struct state_local half = *local;
-
-		half.entry.copy_bytes /= 2;
-		(void)__real_state_memory_copy(memory, &half, back, ret_error);
-		(void)__real_state_memory_wait(memory, ret_error);
 	}
-	step();
-	return __real_state_memory_copy(memory, local, back, ret_error);
-}
-
-int __wrap_state_memory_wait(struct state_memory *memory, struct gw_error *ret_error)
-{
-	step();
-	return __real_state_memory_wait(memory, ret_error);
+	return result;
 }
 
 bool __wrap_state_memory_has_mps(const struct state_memory *memory)
 {
 	return has_mps || __real_state_memory_has_mps(memory);
+}
+
+/* The driver as the worker sees it: each call is a step. `door` is the driver itself. */
+#define STEP(name, parameters, arguments)                                                          \
+	static int step_##name parameters                                                          \
+	{                                                                                          \
+		step();                                                                            \
+		return door.name arguments;                                                        \
+	}
+
+STEP(cuMemCreate,
+     (uint64_t * handle, size_t bytes, const struct cuda_allocation *allocation,
+      unsigned long long flags),
+     (handle, bytes, allocation, flags))
+STEP(cuMemRelease, (uint64_t handle), (handle))
+STEP(cuMemExportToShareableHandle,
+     (void *shareable, uint64_t handle, int type, unsigned long long flags),
+     (shareable, handle, type, flags))
+STEP(cuMemImportFromShareableHandle, (uint64_t * handle, void *shareable, int type),
+     (handle, shareable, type))
+STEP(cuMemMap,
+     (uint64_t address, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags),
+     (address, bytes, offset, handle, flags))
+STEP(cuMemUnmap, (uint64_t address, size_t bytes), (address, bytes))
+STEP(cuMemSetAccess,
+     (uint64_t address, size_t bytes, const struct cuda_access_range *access, size_t count),
+     (address, bytes, access, count))
+STEP(cuMemsetD8_v2, (uint64_t to, unsigned char value, size_t count), (to, value, count))
+STEP(cuCtxSynchronize, (void), ())
+
+static int step_cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes)
+{
+	if (is_here() && job->stop == STOP_HALF) {
+		(void)door.cuMemcpyDtoD_v2(to, from, bytes / 2);
+		(void)door.cuCtxSynchronize();
+	}
+	step();
+	return door.cuMemcpyDtoD_v2(to, from, bytes);
+}
+
+int __wrap_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error)
+{
+	int result = __real_cuda_open(ret_door, ret_error);
+
+	if (result < 0)
+		return result;
+	door = *ret_door;
+	ret_door->cuMemCreate = step_cuMemCreate;
+	ret_door->cuMemRelease = step_cuMemRelease;
+	ret_door->cuMemExportToShareableHandle = step_cuMemExportToShareableHandle;
+	ret_door->cuMemImportFromShareableHandle = step_cuMemImportFromShareableHandle;
+	ret_door->cuMemMap = step_cuMemMap;
+	ret_door->cuMemUnmap = step_cuMemUnmap;
+	ret_door->cuMemSetAccess = step_cuMemSetAccess;
+	ret_door->cuMemsetD8_v2 = step_cuMemsetD8_v2;
+	ret_door->cuMemcpyDtoD_v2 = step_cuMemcpyDtoD_v2;
+	ret_door->cuCtxSynchronize = step_cuCtxSynchronize;
+	return 0;
 }
 
 /* ---- kernels ---- */
@@ -338,6 +379,7 @@ static int run(struct gw_call *call)
 	memset(report, 0, sizeof(*report));
 	job = call->input;
 	steps = 0;
+	counts = job->after == 0;
 	report->pid = getpid();
 	for (uint32_t i = 0; i < STATE_OPS && job->ops[i].kind != OP_NONE && cuda == 0; i++) {
 		struct state_done *done = &report->ops[i];
@@ -360,13 +402,9 @@ static int run(struct gw_call *call)
 
 static int prepare(int device)
 {
-	struct gw_error error;
-
 	self.device = device;
 	if (device < 0)
 		return 0;
-	if (cuda_open(&door, &error) < 0)
-		return 999;
 	return door.cuModuleLoadData(&module, gpu_kernels_ptx);
 }
 

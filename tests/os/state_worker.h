@@ -61,6 +61,8 @@ struct state_job {
 	struct state_op ops[STATE_OPS];
 	uint32_t stop; /* enum state_stop */
 	uint32_t stop_at;
+	uint32_t
+		after; /* the steps are counted from the answer to this request; 0: from the beginning */
 	char gate[200];
 };
 
