@@ -60,7 +60,7 @@ void leaving_take(struct process *process)
 	process->ward->leaving = process;
 	/* It may have ended by itself just now: then there is nobody to get it. */
 	(void)procref_signal(&process->spawned.process, SIGKILL);
-	loop_set_timer(&process->timer, now_ns() + SLOT_KILL_DEADLINE_NS);
+	loop_set_timer(&process->timer, slot_kill_deadline(process->ward));
 }
 
 bool leaving_is_over(const struct ward *ward)

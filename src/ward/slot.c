@@ -197,13 +197,22 @@ static enum slot_state do_warm(struct slot *slot, const struct happening *what)
 	return what->next;
 }
 
+uint64_t slot_kill_deadline(const struct ward *ward)
+{
+	uint64_t pinned_bytes =
+		ward->open.flags & GW_POOL_PINNED ? ward->input_bytes + ward->open.output_bytes : 0;
+
+	return now_ns() + SLOT_KILL_DEADLINE_NS +
+	       (pinned_bytes >> 30) * SLOT_KILL_PINNED_NS_PER_GIB;
+}
+
 /* The cause is in the event; a cause that was known before stands. */
 static enum slot_state do_kill(struct slot *slot, const struct happening *what)
 {
 	note(slot, what);
 	/* It may have ended by itself just now: then there is nobody to get it, and EXITED follows. */
 	(void)procref_signal(&slot->process->spawned.process, SIGKILL);
-	loop_set_timer(&slot->timer, now_ns() + SLOT_KILL_DEADLINE_NS);
+	loop_set_timer(&slot->timer, slot_kill_deadline(slot->ward));
 	return what->next;
 }
 

@@ -23,8 +23,10 @@
 /* A worker that closed its socket, or said that it cannot start, is to be gone after this. */
 #define SLOT_GRACE_NS 1000000000ULL
 
-/* SIGKILL ends a process in milliseconds, unless it is stuck in the kernel. */
-#define SLOT_KILL_DEADLINE_NS 10000000000ULL
+/* SIGKILL ends a process in milliseconds, unless it is stuck in the kernel; pinned memory takes 150 ms for each
+ * GiB to be let go, and twice that is allowed for. */
+#define SLOT_KILL_DEADLINE_NS	    10000000000ULL
+#define SLOT_KILL_PINNED_NS_PER_GIB 300000000ULL
 
 /* Processes of one slot that were killed and are not gone. Where so many do not end, the driver hangs, and
  * another one would hang too. */
@@ -73,6 +75,9 @@ void slot_left(struct slot *slot);
 
 /* One that was in the slot does not end after SIGKILL. */
 void slot_is_stuck(struct slot *slot);
+
+/* When a process of the pool that is killed now should be gone. */
+uint64_t slot_kill_deadline(const struct ward *ward);
 
 /* Whether the slot has a process that may still become ready. */
 bool slot_is_starting(const struct slot *slot);

@@ -206,6 +206,13 @@ static int make_slots(struct ward *ward, struct gw_error *ret_error)
 	return 0;
 }
 
+static uint64_t size_of(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 ? (uint64_t)status.st_size : 0;
+}
+
 /* Takes the descriptors that came with WIRE_OPEN. */
 static int take_fds(struct ward *ward, int fds[WIRE_FDS_MAX], struct gw_error *ret_error)
 {
@@ -221,6 +228,7 @@ static int take_fds(struct ward *ward, int fds[WIRE_FDS_MAX], struct gw_error *r
 	    (ward->open.command_count == 0 && ward->program_fd < 0))
 		return err_own(ret_error, GW_EPROTOCOL,
 			       "ward: a descriptor is missing in the host's first message");
+	ward->input_bytes = size_of(ward->input_fd);
 	result = map_page(ward, page_fd, ret_error);
 	if (result < 0)
 		return result;

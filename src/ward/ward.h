@@ -52,7 +52,8 @@ struct ward {
 	int host_pidfd;
 	int signal_fd;
 	int input_fd;
-	int program_fd; /* -1: a command */
+	uint64_t input_bytes; /* of the memory behind it */
+	int program_fd;	      /* -1: a command */
 	struct pool_page *page;
 	struct life life;
 	struct wire_open open;
