@@ -461,7 +461,7 @@ enum gw_standby {
 	GW_STANDBY_COLD = 0, /* there are none: the next process starts when the last one failed */
 	GW_STANDBY_PRIMED = 1, /* the driver is initialised: 3 MiB of device memory */
 	GW_STANDBY_HOT =
-		2, /* the context is up, functions are prepared, sealed state is mapped: 330 MiB */
+		2, /* the context is up, functions are prepared, sealed state is mapped: 530 MiB */
 };
 
 /* Sources of early detection. Results, death and deadlines always count. */
@@ -485,7 +485,7 @@ enum gw_pool_flags {
 	 * max_output_bytes. Where the machine, or a control group, has less, gw_pool_open() returns
 	 * -ENOMEM; RLIMIT_MEMLOCK does not count. Each start takes 40 ms per GiB more, and the first one the
 	 * time to clear the pages; start_deadline_ns is longer by 2 s per GiB. Each end takes 150 ms per GiB
-	 * more, and tasks of a dead worker wait for it.
+	 * more, beside its successor.
 	 *
 	 * What a driver cannot pin stays as it is, slower, and call->flags tells: inputs where memory
 	 * cannot be registered for reading alone (device attribute 113), outputs where none can, and both
