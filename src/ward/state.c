@@ -328,5 +328,6 @@ void state_free(struct state *state)
 			destroy(state->clients[i]);
 	}
 	state_pieces_done(&state->pieces);
+	loop_remove_timer(state->loop, &state->retry_timer);
 	free(state);
 }
