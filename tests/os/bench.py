@@ -5,6 +5,7 @@ and leaves no process behind. No time is judged: that is bench/RESULTS.md's part
 
 usage: bench.py BENCH_FOLDER SOFTGPU_FOLDER
 """
+import json
 import os
 import re
 import subprocess
@@ -73,8 +74,27 @@ class Bench(unittest.TestCase):
                 self.assertTrue(0 < least <= first <= most, name)
                 self.assertTrue(0 < second_least <= second <= second_most, name)
 
+    def test_failover(self):
+        with tempfile.TemporaryDirectory(prefix="gpuward-bench-") as folder:
+            table = os.path.join(folder, "table")
+            values = os.path.join(folder, "json")
+            soft = os.path.join(folder, "soft")
+            os.mkdir(soft)
+            text = self.run_bench("failover", "--repeat", "1", "--only", "faults,sources", "--table", table,
+                                  "--json", values, LD_LIBRARY_PATH=SOFTGPU, GPUWARD_SOFT_DIR=soft,
+                                  GPUWARD_KERNEL_LOG=os.path.join(soft, "kmsg"))
+            with open(table, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+            with open(values, encoding="utf-8") as file:
+                faults, sources = json.load(file)["sections"]
+        self.assertEqual(len(faults["rows"]), 5 * 7 + 2)
+        self.assertEqual(len(sources["rows"]), 4 * 5)
+        for row in faults["rows"]:
+            self.assertEqual(row["n"], 1, row["name"])
+            self.assertGreater(row["columns"]["its first kernel done"]["median"], 0, row["name"])
+
     def test_usage(self):
-        for name in ("roundtrip", "pipeline", "idle", "cold", "pinned"):
+        for name in ("roundtrip", "pipeline", "idle", "cold", "pinned", "failover"):
             for arguments in (["--nonsense", "1"], ["--rounds"], ["--rounds", "x"], ["--repeat", "-1"]):
                 done = subprocess.run([os.path.join(BENCH, name), *arguments], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, timeout=10, check=False)
