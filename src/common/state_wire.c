@@ -113,11 +113,8 @@ static bool answer_is_good(const struct state_answer *answer, size_t bytes)
 
 int state_wire_check_answer(const union state_any *message, size_t bytes)
 {
-	bool good = header_is_good(&message->header, bytes);
+	bool good = header_is_good(&message->header, bytes) &&
+		    message->header.type == STATE_ANSWER && answer_is_good(&message->answer, bytes);
 
-	if (good && message->header.type == STATE_ANSWER)
-		good = answer_is_good(&message->answer, bytes);
-	else if (good)
-		good = message->header.type == STATE_NEWS && bytes == sizeof(struct state_news);
 	return good ? 0 : GW_EPROTOCOL;
 }

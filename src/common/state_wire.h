@@ -3,10 +3,9 @@
  * The messages about surviving device memory, between ward and worker. Each is one datagram of a socket of
  * their own (WIRE_WORKER_STATE), apart from the control messages.
  *
- * Runs in: ward, worker. The worker asks one thing at a time, and the ward answers it, sooner or later. The
- * only message that nobody asked for is STATE_NEWS, of which one at the most is under way: it says that
- * STATE_NEXT has something to give. So neither side ever has more than two messages to read, and what a
- * worker does not read costs the ward nothing.
+ * Runs in: ward, worker. The worker asks one thing at a time, and the ward answers it, sooner or later; it
+ * says nothing unasked. (That STATE_NEXT has something to give is a control message: WIRE_STATE.) So neither
+ * side ever has more than one message to read, and what a worker does not read costs the ward nothing.
  *
  *	making a piece			mapping one		committing
  *	RESERVE -> address		MAP -> descriptors	COMMIT -> it counts from here on
@@ -34,11 +33,14 @@
 #define STATE_FDS_MAX 32U
 
 /*
- * Where state lies in the address space of every worker: a range that no driver or allocator is known to use
- * by itself, and that is large enough to be given on request (small reservations are not, as measured).
+ * Where state lies in the address space of every worker: a range that is large enough to be given on request
+ * (small ones are not, as measured), and where the kernel puts nothing by itself on x86-64. Mappings come
+ * down from 0x7fff00000000, by up to 16 TiB (where vm.mmap_rnd_bits is 32) to 0x6fff00000000; programs begin
+ * at 0x555500000000, or up to 16 TiB above. AddressSanitizer has 0x600000000000 to 0x640000000000.
  */
-#define STATE_BASE	  0x700000000000ULL
+#define STATE_BASE	  0x680000000000ULL
 #define STATE_SPACE_BYTES (1ULL << 40)
+#define STATE_SPACE_LEAST (1ULL << 30)
 #define STATE_GRANULE	  (2ULL << 20)
 
 enum state_wire_type {
@@ -56,7 +58,6 @@ enum state_wire_type {
 	STATE_USAGE = 11,  /* who uses how much, as the answer's text */
 	/* ward -> worker */
 	STATE_ANSWER = 32,
-	STATE_NEWS = 33,
 };
 
 struct state_header {
@@ -115,15 +116,10 @@ struct state_answer {
 	struct state_entry entries[STATE_BATCH];
 };
 
-struct state_news {
-	struct state_header header;
-};
-
 union state_any {
 	struct state_header header;
 	struct state_request request;
 	struct state_answer answer;
-	struct state_news news;
 };
 
 /* Bytes of an answer with COUNT entries. */

@@ -129,6 +129,7 @@ static size_t size_of_type(uint32_t type)
 		{WIRE_WARM, sizeof(struct wire_word)},
 		{WIRE_PROMOTE, sizeof(struct wire_word)},
 		{WIRE_PING, sizeof(struct wire_word)},
+		{WIRE_STATE, sizeof(struct wire_word)},
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -47,6 +47,7 @@ enum wire_type {
 	WIRE_WARM = 49,	   /* it is this process's turn: make the context, prepare the functions */
 	WIRE_PROMOTE = 50, /* this process is a worker from here on: serve */
 	WIRE_PING = 51,
+	WIRE_STATE = 52, /* there is news of surviving state: ask for it */
 };
 
 struct wire_header {

@@ -107,11 +107,21 @@ static void on_state_broken(void *owner)
 	slot_happens(process->slot, EVENT_PROTOCOL_ERROR, &garbage);
 }
 
+static int on_state_news(void *owner)
+{
+	const struct process *process = owner;
+	struct wire_word word;
+
+	wire_header_init(&word.header, WIRE_STATE, sizeof(word));
+	return wire_send(process->socket, &word, NULL, 0);
+}
+
 static int join_state(struct process *process, int *socket, struct gw_error *ret_error)
 {
 	const struct state_who who = {.device = process->device,
 				      .pid = process->spawned.process.pid,
 				      .broken = on_state_broken,
+				      .news = on_state_news,
 				      .owner = process};
 	int result = state_client_new(process->ward->state, &who, socket, &process->state);
 

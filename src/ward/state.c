@@ -57,24 +57,10 @@ static void send_answer(struct state_client *client)
 		loop_set_timer(&client->state->retry_timer, now_ns() + RETRY_NS);
 }
 
-static void send_news(struct state_client *client)
-{
-	struct state_news news;
-	int result;
-
-	state_wire_header(&news.header, STATE_NEWS, sizeof(news));
-	result = packet_send(client->socket, &news, sizeof(news), NULL, 0);
-	client->news_unsent = result == -EAGAIN || result == -ENOMEM || result == -ENOBUFS;
-	if (client->news_unsent)
-		loop_set_timer(&client->state->retry_timer, now_ns() + RETRY_NS);
-}
-
 void state_client_news(struct state_client *client)
 {
-	if (!client->wants_news || client->fenced || client->closed || client->broken)
-		return;
-	client->wants_news = false;
-	send_news(client);
+	if (client->wants_news && !client->fenced && client->who.news)
+		client->wants_news = client->who.news(client->who.owner) < 0;
 }
 
 static void on_retry(struct loop_timer *timer)
@@ -86,8 +72,6 @@ static void on_retry(struct loop_timer *timer)
 
 		if (client && client->answers)
 			send_answer(client);
-		if (client && client->news_unsent && !client->closed)
-			send_news(client);
 	}
 }
 
@@ -149,7 +133,7 @@ static void on_closed(struct state_client *client)
 {
 	loop_remove(client->state->loop, &client->source);
 	client->closed = true;
-	client->waits = client->answers = client->news_unsent = false;
+	client->waits = client->answers = false;
 }
 
 /* Takes one message. Returns whether there was one. */
@@ -270,6 +254,7 @@ void state_client_fence(struct state_client *client)
 		return;
 	client->fenced = true;
 	client->who.broken = NULL;
+	client->who.news = NULL;
 	if (client->waits)
 		run(client, NULL);
 }

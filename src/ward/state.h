@@ -71,6 +71,9 @@ struct state_who {
 	int32_t pid;
 	/* Called when the worker broke the rules, unless it is fenced. It may free the client. */
 	void (*broken)(void *owner);
+	/* Called to tell the worker that there is more for it to take, once until it takes all (NULL: it is not
+	 * told). Returns 0, or a negative code: then it is called again when there is even more. */
+	int (*news)(void *owner);
 	void *owner;
 };
 

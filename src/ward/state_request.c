@@ -412,7 +412,6 @@ static bool on_next(struct state_client *client, const struct state_offer *offer
 	add_sealed(client);
 	client->answer.more = client->answer.count == STATE_BATCH;
 	client->wants_news = !client->answer.more;
-	client->news_unsent = false;
 	return true;
 }
 

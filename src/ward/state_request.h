@@ -28,8 +28,7 @@ struct state_client {
 	bool closed;	      /* nobody holds the other end of the socket any more */
 	bool broken;	      /* it broke the rules: it is not listened to any more */
 	uint32_t place;	      /* pieces before this one were told, where they are sealed */
-	bool wants_news;      /* it has taken all there was */
-	bool news_unsent;     /* it was not told yet that there is more */
+	bool wants_news;      /* it has taken all there was, and was not told of more */
 	bool waits;	      /* `request` is answered later */
 	uint64_t waits_since; /* order among those that wait */
 	bool answers;	      /* `answer` was not sent yet */

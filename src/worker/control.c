@@ -44,6 +44,13 @@ static void answer_ping(void)
 	(void)wire_send(WIRE_WORKER_SOCKET, &pong, NULL, 0);
 }
 
+/* Out of its sleep for a task, if it is in one. */
+static void call_main(struct worker *worker)
+{
+	atomic_store(&worker->attention, true);
+	channel_wake_worker(worker->channel.shared);
+}
+
 /* What the ward wants. Anything unknown means that it is gone or not itself any more. Returns whether it is
  * the stop. */
 static bool take_order(struct worker *worker)
@@ -66,6 +73,10 @@ static bool take_order(struct worker *worker)
 	case WIRE_PROMOTE:
 		orders_give(worker, ORDER_PROMOTE);
 		return false;
+	case WIRE_STATE:
+		orders_give(worker, ORDER_STATE);
+		call_main(worker);
+		return false;
 	default:
 		_exit(WORKER_EXIT_ALONE);
 	}
@@ -77,7 +88,7 @@ static void begin_stop(struct worker *worker, uint64_t *deadline_ns)
 		*deadline_ns = after_ns(worker->stop_deadline_ns);
 	atomic_store(&worker->stop, true);
 	orders_give(worker, ORDER_STOP);
-	channel_wake_worker(worker->channel.shared);
+	call_main(worker);
 }
 
 static void *control_run(void *argument)

@@ -14,7 +14,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/wire.h"
 #include "worker/state.h"
 
 int orders_init(struct worker *worker)
@@ -32,26 +31,26 @@ void orders_give(struct worker *worker, enum order order)
 	(void)!write(worker->order_fd, &one, sizeof(one));
 }
 
+bool orders_take(struct worker *worker, enum order order)
+{
+	return atomic_fetch_and(&worker->orders, ~(uint32_t)order) & (uint32_t)order;
+}
+
 enum order orders_wait(struct worker *worker, enum order wanted)
 {
-	/* A standby lets go of state that is dropped, and maps what is sealed, while it waits. */
-	struct pollfd fds[] = {
-		{.fd = worker->order_fd, .events = POLLIN},
-		{.fd = wanted == ORDER_PROMOTE ? WIRE_WORKER_STATE : -1, .events = POLLIN},
-	};
+	struct pollfd fds[] = {{.fd = worker->order_fd, .events = POLLIN}};
 
 	for (;;) {
 		uint64_t count;
 
 		if (atomic_load(&worker->orders) & ORDER_STOP)
 			return ORDER_STOP;
-		if (atomic_fetch_and(&worker->orders, ~(uint32_t)wanted) & (uint32_t)wanted)
+		if (orders_take(worker, wanted))
 			return wanted;
-		if (poll(fds, 2, -1) <= 0)
-			continue;
-		if (fds[0].revents)
+		/* It lets go of state that was dropped, and maps what was sealed. */
+		if (orders_take(worker, ORDER_STATE))
+			(void)state_take_news(worker, NULL);
+		if (poll(fds, 1, -1) > 0)
 			(void)!read(worker->order_fd, &count, sizeof(count));
-		if (fds[1].revents && state_take_news(worker, NULL) == GW_EWARDLOST)
-			fds[1].fd = -1;
 	}
 }

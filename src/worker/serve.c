@@ -16,6 +16,7 @@
 #include "common/fd.h"
 #include "common/wire.h"
 #include "gpu/faults.h"
+#include "worker/state.h"
 
 /* Set in a child that a function forked. */
 static bool is_copy;
@@ -117,6 +118,25 @@ static void run_entry(struct worker *worker, const struct channel_entry *entry,
 	result->ended_ns = now_ns();
 }
 
+/*
+ * Waits for the next entry; false: for a stop. Between two tasks no kernel runs: then what is new about
+ * surviving memory is taken in. The control thread sets what it wants before `attention`, here it is looked
+ * at after that was cleared, so nothing is missed.
+ */
+static bool wait_entry(struct worker *worker, uint32_t number)
+{
+	for (;;) {
+		channel_wait_entry(worker->channel.shared, number, &worker->attention,
+				   &worker->spin);
+		if (!atomic_exchange(&worker->attention, false))
+			return true;
+		if (atomic_load(&worker->stop))
+			return false;
+		if (orders_take(worker, ORDER_STATE))
+			(void)state_take_news(worker, NULL);
+	}
+}
+
 void serve(struct worker *worker)
 {
 	struct channel *channel = worker->channel.shared;
@@ -125,8 +145,7 @@ void serve(struct worker *worker)
 	for (uint32_t number = 0;; number++) {
 		struct channel_entry entry;
 
-		channel_wait_entry(channel, number, &worker->stop, &worker->spin);
-		if (atomic_load(&worker->stop))
+		if (!wait_entry(worker, number))
 			return;
 		if (channel_claim(channel, number, &entry)) {
 			if (!entry_is_good(worker, &entry))

@@ -2,7 +2,6 @@
 #include "worker/state.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,8 +28,6 @@ static int take_news(struct state_self *self, struct gw_error *ret_error);
 
 int state_enter(struct state_self **ret_self, struct gw_error *ret_error)
 {
-	int result;
-
 	if (!only.worker)
 		return err_own(ret_error, -ENOTSUP,
 			       "surviving state is for workers: call this in a function that "
@@ -42,11 +39,8 @@ int state_enter(struct state_self **ret_self, struct gw_error *ret_error)
 		return err_own(ret_error, -EPERM,
 			       "gw_state_* are for the worker's main thread: no other thread, and "
 			       "no forked child");
-	result = state_link_listen(&only.link, ret_error);
-	if (result < 0)
-		return result;
 	/* What cannot be mapped in advance is no failure of the call that is on its way. */
-	if (only.link.news)
+	if (orders_take(only.worker, ORDER_STATE))
 		(void)take_news(&only, NULL);
 	*ret_self = &only;
 	return 0;
@@ -468,7 +462,6 @@ static int take_news(struct state_self *self, struct gw_error *ret_error)
 	do {
 		const int *fds = talk.fds;
 
-		self->link.news = false;
 		state_talk_begin(&talk, STATE_NEXT, 0);
 		result = state_link_ask(&self->link, &talk, first < 0 ? NULL : ret_error);
 		if (result < 0)
@@ -481,20 +474,11 @@ static int take_news(struct state_self *self, struct gw_error *ret_error)
 			fds += entry->n_fds;
 		}
 		state_talk_end(&talk);
-	} while (talk.answer.more || self->link.news);
+	} while (talk.answer.more);
 	return first;
-}
-
-int state_map_sealed(struct worker *worker, struct gw_error *ret_error)
-{
-	return worker->device < 0 ? 0 : take_news(&only, ret_error);
 }
 
 int state_take_news(struct worker *worker, struct gw_error *ret_error)
 {
-	int result = state_link_listen(&only.link, ret_error);
-
-	if (result < 0 || !only.link.news || worker->device < 0)
-		return result;
-	return take_news(&only, ret_error);
+	return worker->device < 0 ? 0 : take_news(&only, ret_error);
 }

@@ -17,14 +17,10 @@ void state_begin(struct worker *worker);
 
 /*
  * Maps all sealed state of the device that is not mapped yet, in advance, and lets go of what was dropped. For
- * a standby, after its functions were prepared.
+ * a standby after its functions were prepared, and from then on whenever the ward says that there is news.
  * Returns 0, or the first failure; the rest was tried all the same, and what could not be mapped now is
  * mapped when a function asks for it.
  */
-int state_map_sealed(struct worker *worker, struct gw_error *ret_error);
-
-/* The same when WIRE_WORKER_STATE is readable: for whoever waits for it. Returns as state_map_sealed(), and
- * GW_EWARDLOST at the end of the stream. */
 int state_take_news(struct worker *worker, struct gw_error *ret_error);
 
 #endif

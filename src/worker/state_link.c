@@ -2,7 +2,6 @@
 #include "worker/state_link.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 
 #include "common/err.h"
@@ -30,7 +29,7 @@ static int say_lost(struct gw_error *ret_error)
 	return err_own(ret_error, GW_EWARDLOST, "the ward has ended: there is nobody to ask");
 }
 
-/* The next message. Returns 0, GW_EWARDLOST, GW_EPROTOCOL, -EMFILE. */
+/* The answer, as it comes. Returns 0, GW_EWARDLOST, GW_EPROTOCOL, -EMFILE. */
 static int receive(const struct state_link *link, union state_any *message, int *fds,
 		   struct gw_error *ret_error)
 {
@@ -60,17 +59,10 @@ static bool fds_are_there(const struct state_answer *answer, const int *fds)
 static int take_answer(struct state_link *link, struct state_talk *talk, struct gw_error *ret_error)
 {
 	union state_any message;
-	int result;
+	int result = receive(link, &message, talk->fds, ret_error);
 
-	for (;;) {
-		result = receive(link, &message, talk->fds, ret_error);
-		if (result < 0 && result != -EMFILE)
-			return result;
-		if (message.header.type == STATE_ANSWER)
-			break;
-		link->news = true;
-		state_talk_end(talk);
-	}
+	if (result < 0 && result != -EMFILE)
+		return result;
 	memcpy(&talk->answer, &message.answer, message.header.bytes);
 	if (talk->answer.number != link->number)
 		return err_own(ret_error, GW_EPROTOCOL, "the ward answers what was not asked");
@@ -101,24 +93,4 @@ int state_link_ask(struct state_link *link, struct state_talk *talk, struct gw_e
 	if (result < 0)
 		state_talk_end(talk);
 	return result;
-}
-
-int state_link_listen(struct state_link *link, struct gw_error *ret_error)
-{
-	struct pollfd ready = {.fd = link->socket, .events = POLLIN};
-	union state_any message;
-	int fds[STATE_FDS_MAX];
-	int result;
-
-	while (poll(&ready, 1, 0) > 0) {
-		result = receive(link, &message, fds, ret_error);
-		if (result < 0)
-			return result;
-		packet_close_fds(fds, STATE_FDS_MAX);
-		if (message.header.type != STATE_NEWS)
-			return err_own(ret_error, GW_EPROTOCOL,
-				       "the ward answers what was not asked");
-		link->news = true;
-	}
-	return 0;
 }

@@ -8,7 +8,6 @@
 #ifndef GPUWARD_WORKER_STATE_LINK_H
 #define GPUWARD_WORKER_STATE_LINK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/state_wire.h"
@@ -16,7 +15,6 @@
 struct state_link {
 	int socket;
 	uint64_t number; /* of the last request */
-	bool news;	 /* the ward said that there is more, and was not asked for it yet */
 };
 
 /* What is asked, and what came back. */
@@ -39,8 +37,5 @@ void state_talk_end(struct state_talk *talk);
  * is done, but this process has no room for the descriptors.
  */
 int state_link_ask(struct state_link *link, struct state_talk *talk, struct gw_error *ret_error);
-
-/* Takes what the ward says unasked, without waiting. Returns 0, GW_EWARDLOST or GW_EPROTOCOL. */
-int state_link_listen(struct state_link *link, struct gw_error *ret_error);
 
 #endif

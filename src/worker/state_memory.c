@@ -57,36 +57,54 @@ bool state_memory_has_mps(const struct state_memory *memory)
 
 /* ---- addresses ---- */
 
-/* The wish for an address is only a wish: the driver gives another one where that is taken. */
-static int reserve(struct state_memory *memory, struct gw_error *ret_error)
+/*
+ * The wish for an address is only a wish: the driver gives another one where that is taken. Where it has not
+ * as much, less will do, as long as pieces lie in it. Returns the CUresult of the last try.
+ */
+static int reserve_at_base(struct state_memory *memory)
 {
-	uint64_t address = 0;
-	int result;
+	const struct cuda_door *door = memory->door;
+	int result = CUDA_SUCCESS;
 
-	if (memory->reserved)
-		return 0;
-	result = check(memory->door->cuMemAddressReserve(&address, STATE_SPACE_BYTES, STATE_GRANULE,
-							 STATE_BASE, 0),
-		       "cuMemAddressReserve", ret_error);
-	if (result < 0)
-		return result;
-	if (address != STATE_BASE) {
-		(void)memory->door->cuMemAddressFree(address, STATE_SPACE_BYTES);
-		return err_own(ret_error, -EADDRINUSE,
-			       "surviving state lies at 0x%llx to 0x%llx in every worker, and "
-			       "something else has a part of that in this one: map state before it",
-			       (unsigned long long)STATE_BASE,
-			       (unsigned long long)(STATE_BASE + STATE_SPACE_BYTES));
+	for (uint64_t bytes = STATE_SPACE_BYTES; bytes >= STATE_SPACE_LEAST; bytes /= 2) {
+		uint64_t address = 0;
+
+		result = door->cuMemAddressReserve(&address, bytes, STATE_GRANULE, STATE_BASE, 0);
+		if (result != CUDA_SUCCESS)
+			continue;
+		if (address == STATE_BASE) {
+			memory->bytes = bytes;
+			break;
+		}
+		(void)door->cuMemAddressFree(address, bytes);
 	}
-	memory->reserved = true;
-	return 0;
+	return result;
+}
+
+/* Makes sure that LOCAL's address is in this process's gift. */
+static int reserve(struct state_memory *memory, const struct state_local *local,
+		   struct gw_error *ret_error)
+{
+	uint64_t end = local->entry.address - STATE_BASE + local->entry.copy_bytes;
+	int result = memory->bytes > 0 ? CUDA_SUCCESS : reserve_at_base(memory);
+
+	if (result != CUDA_SUCCESS)
+		return check(result, "cuMemAddressReserve", ret_error);
+	if (end <= memory->bytes)
+		return 0;
+	return err_own(ret_error, -EADDRINUSE,
+		       "state '%.20s' lies at 0x%llx to 0x%llx in every worker, and something else "
+		       "has a part of that in this one, or its driver gives no range so large: map "
+		       "state before anything else",
+		       local->entry.name, (unsigned long long)local->entry.address,
+		       (unsigned long long)(STATE_BASE + end));
 }
 
 static int reserve_shadow(struct state_memory *memory, struct gw_error *ret_error)
 {
 	if (memory->shadow != 0)
 		return 0;
-	return check(memory->door->cuMemAddressReserve(&memory->shadow, STATE_SPACE_BYTES,
+	return check(memory->door->cuMemAddressReserve(&memory->shadow, memory->bytes,
 						       STATE_GRANULE, 0, 0),
 		     "cuMemAddressReserve", ret_error);
 }
@@ -204,7 +222,7 @@ int state_memory_make(struct state_memory *memory, struct state_local *local, in
 	uint64_t bytes = local->entry.copy_bytes;
 	uint64_t working = 0;
 	bool mapped = false;
-	int result = reserve(memory, ret_error);
+	int result = reserve(memory, local, ret_error);
 
 	if (result == 0)
 		result = new_copy(memory, bytes, &working, &fds[0], ret_error);
@@ -250,7 +268,7 @@ int state_memory_attach(struct state_memory *memory, struct state_local *local, 
 {
 	bool sealed = local->entry.kind == GW_STATE_SEALED;
 	uint64_t working = 0;
-	int result = reserve(memory, ret_error);
+	int result = reserve(memory, local, ret_error);
 
 	if (result == 0)
 		result = import(memory, local, fds[0], &working, ret_error);

@@ -22,7 +22,7 @@
 
 struct state_memory {
 	const struct cuda_door *door;
-	bool reserved;
+	uint64_t bytes;	 /* of the range that is reserved; 0: none yet */
 	uint64_t shadow; /* 0: not reserved yet */
 };
 

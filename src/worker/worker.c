@@ -220,7 +220,7 @@ static void grow(struct worker *worker)
 /* What cannot be mapped in advance is mapped when a function asks for it. */
 static void prepare_standby(struct worker *worker)
 {
-	(void)state_map_sealed(worker, NULL);
+	(void)state_take_news(worker, NULL);
 	device_slim(worker);
 }
 

@@ -50,6 +50,7 @@ struct worker {
 	uint32_t pinned;    /* enum gw_call_flags of what pin.c has pinned */
 
 	atomic_bool stop;	    /* set by the control thread */
+	atomic_bool attention;	    /* so that the main thread looks at stop and orders */
 	_Atomic uint32_t orders;    /* enum order, set by the control thread */
 	int order_fd;		    /* readable once there was an order */
 	atomic_ullong running_task; /* the number of the task that runs, or 0: for error_log.c */
@@ -60,12 +61,15 @@ enum order {
 	ORDER_WARM = 1,
 	ORDER_PROMOTE = 2,
 	ORDER_STOP = 4,
+	ORDER_STATE = 8, /* there is news of surviving memory */
 };
 
 /* Returns 0 or -errno. */
 int orders_init(struct worker *worker);
 /* Control thread. */
 void orders_give(struct worker *worker, enum order order);
+/* Main thread: whether there was ORDER, which it takes. */
+bool orders_take(struct worker *worker, enum order order);
 /* Main thread: waits for WANTED or ORDER_STOP, takes it, and returns it; a stop stays. Meanwhile it takes
  * in what is new about surviving memory. */
 enum order orders_wait(struct worker *worker, enum order wanted);

@@ -64,9 +64,7 @@ static size_t build(union state_any *message, const uint8_t *data, size_t bytes)
 	uint8_t *body = (uint8_t *)message + sizeof(message->header);
 
 	if (type >= STATE_ANSWER)
-		size = STATE_ANSWER_BYTES(type == STATE_NEWS ? 0 : (type - STATE_ANSWER) % 4);
-	if (type == STATE_NEWS)
-		size = sizeof(struct state_news);
+		size = STATE_ANSWER_BYTES((type - STATE_ANSWER) % 4);
 	for (size_t i = 1; i + 4 <= bytes; i += 4) {
 		size_t offset = (size_t)(data[i] | data[i + 1] << 8);
 
@@ -74,8 +72,8 @@ static size_t build(union state_any *message, const uint8_t *data, size_t bytes)
 		     j++)
 			body[offset + j] = data[i + 2];
 	}
-	/* Types from 35 on are answers of one to three entries. */
-	state_wire_header(&message->header, type > STATE_NEWS ? STATE_ANSWER : type, size);
+	/* Types from 32 on are answers of none to three entries. */
+	state_wire_header(&message->header, type > STATE_ANSWER ? STATE_ANSWER : type, size);
 	return size;
 }
 

@@ -276,6 +276,29 @@ static void under_mps_there_is_no_mutable_state(void **state)
 	soft_dir_free();
 }
 
+/* Something else in the process has the addresses: all of them, or those behind the first GiB. */
+static void taken_addresses_are_told_of(void **state)
+{
+	struct state_report report;
+	struct gw_pool *pool;
+
+	(void)state;
+	soft_dir_new(NULL);
+	pool = state_open(1);
+	report = state_run(pool, OPS({OP_TAKE, .bytes = 1024 * MIB},
+				     {OP_CREATE, GW_STATE_SEALED, 0, -EADDRINUSE, MIB, "weights"}));
+	assert_int_equal(report.ops[0].value, STATE_BASE);
+	assert_non_null(strstr(report.ops[1].error.msg, "'weights' lies at 0x680000000000"));
+	assert_int_equal(state_stat_of(pool).state_pieces, 0);
+	state_replace_worker(pool);
+	(void)state_run(pool, OPS({OP_TAKE, .seed = 1 << 30, .bytes = 1024 * MIB},
+				  {OP_CREATE, GW_STATE_SEALED, .bytes = MIB, .name = "weights"},
+				  {OP_FILL, .seed = 1, .name = "weights"},
+				  {OP_CREATE, GW_STATE_SEALED, 0, -EADDRINUSE, 1024 * MIB, "big"}));
+	gw_pool_close(pool);
+	soft_dir_free();
+}
+
 /* Limits are of the device memory of all copies, and the refusal says who has it. */
 static void limits_say_who_uses_how_much(void **state)
 {
@@ -537,6 +560,7 @@ int main(void)
 		world_test(slips_are_refused_in_words),
 		world_test(without_a_device_or_a_worker_there_is_no_state),
 		world_test(under_mps_there_is_no_mutable_state),
+		world_test(taken_addresses_are_told_of),
 		world_test(limits_say_who_uses_how_much),
 		world_test(a_dropped_piece_gives_its_memory_and_name_back),
 		world_test(an_unmapped_piece_is_as_it_was_committed),

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "state_worker.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -17,13 +15,10 @@
 #include "common/wire.h"
 #include "gpu/cuda.h"
 #include "gpu/kernels_ptx.h"
-#include "worker/state.h"
 #include "worker/state_memory.h"
-#include "worker/worker.h"
 
 static struct cuda_door door;
 static struct cuda_module *module;
-static struct worker self; /* for the calls that a standby makes of itself */
 static bool has_mps;
 
 /* ---- steps ---- */
@@ -265,15 +260,6 @@ static void map_many(const struct state_op *op, struct state_done *done)
 	done->value = now_ns() - began;
 }
 
-static int take_news(struct gw_error *ret_error)
-{
-	struct pollfd ready = {.fd = WIRE_WORKER_STATE, .events = POLLIN};
-
-	if (poll(&ready, 1, 10000) != 1)
-		return -ETIMEDOUT;
-	return state_take_news(&self, ret_error);
-}
-
 /* What the piece is now: its address and epoch. */
 static int look(const struct state_op *op, struct state_done *done)
 {
@@ -348,6 +334,9 @@ static int run_op(const struct state_op *op, struct state_done *done)
 	case OP_GATE:
 		gate_wait(job->gate);
 		break;
+	case OP_TAKE:
+		return door.cuMemAddressReserve(&done->value, op->bytes, 0, STATE_BASE + op->seed,
+						0);
 	case OP_MPS:
 		has_mps = true;
 		break;
@@ -356,12 +345,6 @@ static int run_op(const struct state_op *op, struct state_done *done)
 		break;
 	case OP_MAP_MANY:
 		map_many(op, done);
-		break;
-	case OP_MAP_ALL:
-		done->result = state_map_sealed(&self, error);
-		break;
-	case OP_NEWS:
-		done->result = take_news(error);
 		break;
 	default:
 		return run_kernel(op, done);
@@ -402,7 +385,6 @@ static int run(struct gw_call *call)
 
 static int prepare(int device)
 {
-	self.device = device;
 	if (device < 0)
 		return 0;
 	return door.cuModuleLoadData(&module, gpu_kernels_ptx);

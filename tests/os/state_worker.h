@@ -34,11 +34,10 @@ enum state_op_kind {
 	OP_THREAD,     /* OP_LIST in another thread */
 	OP_FORK,       /* a child that lives until the gate is opened */
 	OP_GATE,       /* comes to the gate */
+	OP_TAKE,       /* reserves `bytes` of addresses where state lies */
 	OP_MPS,	       /* from here on the driver says that this is a client of MPS */
 	OP_MANY,       /* creates and seals `seed` pieces NAME.0, NAME.1 and so on */
 	OP_MAP_MANY,   /* maps them; value: nanoseconds */
-	OP_MAP_ALL,    /* maps all sealed state in advance, as a standby does */
-	OP_NEWS,       /* takes news of the ward as a standby does, waiting for them */
 };
 
 struct state_op {
