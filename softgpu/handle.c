@@ -7,7 +7,7 @@
  * Invariant: a handle's memory has one hold of this process, until the handle is released and the last
  * mapping is gone. The position of an exported descriptor is the memory's place in dev/nvidiactl, which
  * is how the importer finds it; the shared table has the last word.
- * Read next: client.h, table.h, space.h.
+ * Read next: reserve.h, client.h, table.h, space.h.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,18 +19,13 @@
 #include "export.h"
 #include "memory.h"
 #include "process.h"
+#include "reserve.h"
 #include "space.h"
 
 #define GRANULARITY (2ULL << 20)
 
 /* Windows's two kinds and that of fabrics. Bits without a meaning are not looked at (measured). */
 #define OTHER_HANDLES 0xeU
-
-/*
- * The address that a reservation wishes for was given for 1 GiB and more, and not for 2 MiB. What lies
- * between was not measured: it is not given here, so that nobody relies on it.
- */
-#define WISH_BYTES (1ULL << 30)
 
 struct handle {
 	struct handle *next;
@@ -46,15 +41,8 @@ struct handle {
 	bool exportable;
 };
 
-struct reservation {
-	struct reservation *next;
-	uint64_t address;
-	uint64_t bytes;
-};
-
 /* Guarded by the process's lock. */
 static struct handle *handles;
-static struct reservation *reservations;
 static uint64_t next_number = 1;
 
 static struct handle *find_handle(uint64_t number)
@@ -274,79 +262,6 @@ SOFT_EXPORT int cuMemImportFromShareableHandle(uint64_t *handle, void *shareable
 	return process_leave("cuMemImportFromShareableHandle", result);
 }
 
-static bool is_reserved(uint64_t address, uint64_t bytes)
-{
-	for (const struct reservation *one = reservations; one; one = one->next) {
-		if (address >= one->address && bytes <= one->bytes &&
-		    address - one->address <= one->bytes - bytes)
-			return true;
-	}
-	return false;
-}
-
-static bool touches_reservation(uint64_t address, uint64_t bytes)
-{
-	for (const struct reservation *one = reservations; one; one = one->next) {
-		if (address < one->address + one->bytes && one->address < address + bytes)
-			return true;
-	}
-	return false;
-}
-
-/* The wanted address is a wish, as with the real driver: when it is taken, another one is given. */
-static int reserve(uint64_t *ret_address, uint64_t bytes, uint64_t alignment, uint64_t wanted)
-{
-	struct reservation *made = calloc(1, sizeof(*made));
-
-	if (!made)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (wanted && bytes >= WISH_BYTES && wanted % GRANULARITY == 0 &&
-	    (alignment == 0 || wanted % alignment == 0) && space_is_free(wanted, bytes) &&
-	    !touches_reservation(wanted, bytes))
-		made->address = wanted;
-	else
-		made->address = space_new_address(bytes, alignment);
-	made->bytes = bytes;
-	made->next = reservations;
-	reservations = made;
-	*ret_address = made->address;
-	return CUDA_SUCCESS;
-}
-
-SOFT_EXPORT int cuMemAddressReserve(uint64_t *address, size_t bytes, size_t alignment,
-				    uint64_t wanted, unsigned long long flags)
-{
-	int result = process_enter(NEED_INIT | NEED_EVEN_DEAD);
-
-	if (!result &&
-	    (!address || flags || bytes == 0 || bytes % GRANULARITY || bytes > TABLE_DATA_END ||
-	     (alignment & (alignment - 1)) || alignment > TABLE_DATA_END))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		result = reserve(address, bytes, alignment, wanted);
-	return process_leave("cuMemAddressReserve", result);
-}
-
-SOFT_EXPORT int cuMemAddressFree(uint64_t address, size_t bytes)
-{
-	int result = process_enter(NEED_INIT);
-	struct reservation **link = &reservations;
-	struct reservation *found;
-
-	if (!result) {
-		while (*link && !((*link)->address == address && (*link)->bytes == bytes))
-			link = &(*link)->next;
-		found = *link;
-		if (!found || !space_is_free(address, bytes)) {
-			result = CUDA_ERROR_INVALID_VALUE;
-		} else {
-			*link = found->next;
-			free(found);
-		}
-	}
-	return process_leave("cuMemAddressFree", result);
-}
-
 static int map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t number)
 {
 	struct handle *handle = find_handle(number);
@@ -357,7 +272,7 @@ static int map(uint64_t address, uint64_t bytes, uint64_t offset, uint64_t numbe
 		return CUDA_ERROR_INVALID_VALUE;
 	if (offset || bytes != handle->bytes)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (address % GRANULARITY || !is_reserved(address, bytes))
+	if (address % GRANULARITY || !reserve_covers(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!space_is_free(address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -444,7 +359,7 @@ SOFT_EXPORT int cuMemUnmap(uint64_t address, size_t bytes)
 	int result = process_enter(NEED_INIT);
 
 	if (!result && (bytes == 0 || (address | bytes) % GRANULARITY ||
-			!is_reserved(address, bytes) || !is_whole(address, bytes, true)))
+			!reserve_covers(address, bytes) || !is_whole(address, bytes, true)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		unmap(address, bytes);

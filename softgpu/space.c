@@ -8,7 +8,6 @@
 #include "engine.h"
 #include "process.h"
 
-#define FIRST_ADDRESS 0x200000000000ULL
 #define ADDRESS_ALIGN (2ULL << 20)
 #define CHUNK	      (1ULL << 20) /* between two looks at engine_is_cut_off() */
 
@@ -18,7 +17,7 @@ static struct {
 	size_t count;
 	size_t room;
 	uint64_t next_address;
-} space = {.next_address = FIRST_ADDRESS};
+} space = {.next_address = SPACE_FIRST};
 
 uint64_t space_new_address(uint64_t bytes, uint64_t alignment)
 {

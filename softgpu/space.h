@@ -42,6 +42,10 @@ struct range {
 	struct cuda_context *context;
 };
 
+/* Where space_new_address() takes its addresses from. */
+#define SPACE_FIRST 0x200000000000ULL
+#define SPACE_END   0x400000000000ULL
+
 /* Addresses nobody has used yet, aligned to 2 MiB, or to ALIGNMENT (a power of two) if that is more. */
 uint64_t space_new_address(uint64_t bytes, uint64_t alignment);
 
