@@ -16,6 +16,14 @@
 #include "space.h"
 #include "stream.h"
 
+/* Host memory that is registered for reading alone. A copy to it is refused too, and is no fault. */
+static bool host_is_read_only(uint64_t host)
+{
+	const struct range *range = space_at(host);
+
+	return range && range->kind == RANGE_HOST && range->access != CUDA_ACCESS_READWRITE;
+}
+
 /* A copy to what is mapped for reading is refused here, and is no fault: so it was on the hardware. */
 static int check(const struct work *work)
 {
@@ -29,7 +37,7 @@ static int check(const struct work *work)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (from_device && !space_covers(work->from, work->bytes, CUDA_ACCESS_READ))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!to_device && !work->to && work->bytes)
+	if (!to_device && work->bytes && (!work->to || host_is_read_only(work->to)))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!from_device && work->kind == WORK_COPY_IN && !work->from && work->bytes)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Plain device memory, host memory, and calls with wrong addresses or sizes. Runs in: see suite.h. */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "suite.h"
 
@@ -207,60 +205,6 @@ static void registered(const void *argument)
 	fact("sync", CU(cuCtxSynchronize));
 }
 
-/* A shared memory file with a mapping for reading beside one for writing, as the workers of a pool have. */
-static char *map_read_only(size_t bytes, char **ret_writable)
-{
-	int fd = memfd_create("read-only", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	char *memory = MAP_FAILED;
-
-	*ret_writable = MAP_FAILED;
-	if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
-		*ret_writable = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	fact("seal", fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK));
-	if (*ret_writable != MAP_FAILED)
-		memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-	(void)close(fd);
-	fact_yes("mapped", memory != MAP_FAILED);
-	return memory;
-}
-
-static void registered_for_reading(const void *argument)
-{
-	unsigned int flags = CUDA_HOST_REGISTER_READ_ONLY | CUDA_HOST_REGISTER_PORTABLE;
-	char *writable;
-	char *memory = map_read_only(4 * MIB, &writable);
-	struct session session;
-	uint64_t device = 0;
-	uint64_t address = 0;
-	int value = -1;
-	char back = 0;
-
-	(void)argument;
-	session_begin(&session);
-	(void)CU(cuDeviceGetAttribute, &value, CUDA_ATTRIBUTE_READ_ONLY_HOST_REGISTER, 0);
-	fact("is_supported", value);
-	(void)CU(cuDeviceGetAttribute, &value, CUDA_ATTRIBUTE_HOST_PAGE_TABLES, 0);
-	fact("has_host_page_tables", value);
-	(void)CU(cuMemAlloc_v2, &device, 4 * MIB);
-	fact("without_the_flag", CU(cuMemHostRegister_v2, memory, 2 * MIB, 0));
-	fact("register", CU(cuMemHostRegister_v2, memory, 2 * MIB, flags));
-	fact("again", CU(cuMemHostRegister_v2, memory, 2 * MIB, flags));
-	fact("again_without_the_flag", CU(cuMemHostRegister_v2, memory, 2 * MIB, 0));
-	/* Written after the registration, through the other mapping. */
-	memset(writable, 7, 4 * MIB);
-	fact("copy_in", CU(cuMemcpyHtoD_v2, device, memory, 2 * MIB));
-	(void)CU(cuMemcpyDtoH_v2, &back, device + 2 * MIB - 1, 1);
-	fact("value", back);
-	fact("copy_in_of_unregistered", CU(cuMemcpyHtoD_v2, device, memory + 3 * MIB, MIB));
-	fact("device_pointer", CU(cuMemHostGetDevicePointer_v2, &address, memory, 0));
-	fact("copy_between", CU(cuMemcpyDtoD_v2, device, address, MIB));
-	fact("set_by_device", CU(cuMemsetD8_v2, address, 9, 16));
-	fact("unregister", CU(cuMemHostUnregister, memory));
-	fact("register_again", CU(cuMemHostRegister_v2, memory, 4 * MIB, flags));
-	fact("writable_with_the_flag", CU(cuMemHostRegister_v2, writable, 4 * MIB, flags));
-	fact("sync", CU(cuCtxSynchronize));
-}
-
 const struct suite_case cases_memory[] = {
 	{"alloc", allocate, NULL},
 	{"copy", copies, NULL},
@@ -270,6 +214,5 @@ const struct suite_case cases_memory[] = {
 	{"oom", out_of_memory, NULL},
 	{"pinned", pinned, NULL},
 	{"registered", registered, NULL},
-	{"read_only", registered_for_reading, NULL},
 	{NULL, NULL, NULL},
 };

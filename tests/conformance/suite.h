@@ -41,6 +41,7 @@ extern const struct suite_case cases_lifetime[];
 extern const struct suite_case cases_memory[];
 extern const struct suite_case cases_module[];
 extern const struct suite_case cases_nvml[];
+extern const struct suite_case cases_pinned[];
 extern const struct suite_case cases_reserve[];
 extern const struct suite_case cases_stream[];
 
