@@ -124,10 +124,9 @@ struct failover_options {
 	uint64_t budget_s;
 	uint64_t faults;   /* of the soak */
 	uint64_t unit_mib; /* what counts as 1 GiB of state */
-	uint64_t pieces;
-	uint64_t queue;
-	uint64_t trips;
-	uint64_t seed;
+	uint64_t pieces;   /* of 2 MiB */
+	uint64_t queue;	   /* tasks of the longest queue */
+	uint64_t trips;	   /* of one round of "steady" */
 	const char *only;
 	const char *table;
 	const char *json;
@@ -178,5 +177,12 @@ bool is_known(uint64_t time_ns);
 
 void measure_faults(uint64_t deadline_ns);
 void measure_sources(uint64_t deadline_ns);
+void measure_state(uint64_t deadline_ns);
+void measure_queue(uint64_t deadline_ns);
+void measure_steady(uint64_t deadline_ns);
+void measure_soak(uint64_t deadline_ns);
+
+/* Set by measure_soak() where something was lost, came twice, or is unlike the model. */
+extern bool soak_failed;
 
 #endif

@@ -24,10 +24,12 @@
 #include "failover.h"
 
 #define ROUNDS_OF_BLOCK 5U
-#define ALL_DETECTION	0U
-#define EVERY_KIND	((1U << KINDS) - 1)
-#define EXCEPTIONS	(1U << KIND_TRAP | 1U << KIND_ASSERT)
-#define GPU_KINDS	((1U << KINDS_OF_GPU) - 1)
+/* After a process has gone, an event can still be its own for a second: attribution.h of the ward. */
+#define APART_NS      (1100 * MS)
+#define ALL_DETECTION 0U
+#define EVERY_KIND    ((1U << KINDS) - 1)
+#define EXCEPTIONS    (1U << KIND_TRAP | 1U << KIND_ASSERT)
+#define GPU_KINDS     ((1U << KINDS_OF_GPU) - 1)
 
 enum column {
 	COLUMN_SPOKE,
@@ -43,6 +45,7 @@ struct level {
 	const char *name;
 	bool bare;
 	bool alone; /* no bystander */
+	bool apart; /* one fault in APART_NS, and one round in a block */
 	uint32_t standby;
 	uint32_t connections;
 	uint32_t detect;
@@ -78,6 +81,7 @@ static struct level sources[] = {
 	 .standby = GW_STANDBY_HOT,
 	 .detect = GW_DETECT_NVML,
 	 .alone = true,
+	 .apart = true,
 	 .kinds = GPU_KINDS},
 	{.name = "error log",
 	 .standby = GW_STANDBY_HOT,
@@ -153,6 +157,19 @@ static void write_note(struct level *level, uint32_t kind)
 			       level->others[kind]);
 }
 
+/* The time itself is what is waited for. */
+static void stay_apart(struct gw_pool *pool)
+{
+	struct gw_pool_stat stat = stat_of(pool);
+	uint64_t gone_ns, now_ns = bench_now_ns();
+
+	if (stat.recoveries == 0)
+		return;
+	gone_ns = wait_recovery(pool, stat.recoveries - 1).exit.gone_ns;
+	if (gone_ns + APART_NS > now_ns)
+		(void)poll(NULL, 0, (int)((gone_ns + APART_NS - now_ns) / MS) + 1);
+}
+
 static void measure_one(struct level *level, uint32_t kind, struct gw_pool *pool,
 			struct bystander *bystander)
 {
@@ -162,6 +179,8 @@ static void measure_one(struct level *level, uint32_t kind, struct gw_pool *pool
 	uint64_t launched_ns;
 
 	wait_settled(pool, level->standby);
+	if (level->apart)
+		stay_apart(pool);
 	recovery = fault_once(pool, &job);
 	launched_ns = atomic_load(&page->launched_ns);
 	if (recovery.standby != level->standby) {
@@ -187,6 +206,8 @@ static void measure_pool(struct level *level, uint64_t rounds, uint64_t deadline
 	struct gw_pool *pool =
 		open_failover_pool(level->standby, level->connections, level->detect);
 
+	if (level->apart)
+		rounds = 1;
 	end_task(start_task(pool, "fault", &good, sizeof(good), 0), "a good task", NULL, 0);
 	for (uint64_t r = 0; r < rounds && bench_now_ns() < deadline_ns; r++) {
 		for (uint32_t k = 0; k < KINDS; k++) {

@@ -89,16 +89,21 @@ static void hush(void)
 	}
 }
 
-static int run_bad_kernel(enum kind kind, _Atomic uint64_t *launched_ns)
+static int launch_bad_kernel(enum kind kind, _Atomic uint64_t *launched_ns)
 {
 	uint32_t one = 1;
 	void *parameters[1] = {kind == KIND_MISALIGNED ? (void *)&scratch : (void *)&one};
-	int result;
 
 	if (kind == KIND_ASSERT)
 		hush();
 	atomic_store(launched_ns, bench_now_ns());
-	result = gpu_door.cuLaunchKernel(faults[kind], 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
+	return gpu_door.cuLaunchKernel(faults[kind], 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
+}
+
+static int run_bad_kernel(enum kind kind, _Atomic uint64_t *launched_ns)
+{
+	int result = launch_bad_kernel(kind, launched_ns);
+
 	if (result == CUDA_SUCCESS)
 		result = gpu_door.cuCtxSynchronize();
 	if (result != fault_kernels[kind].result)
@@ -114,6 +119,12 @@ int gpu_fault(enum kind kind, _Atomic uint64_t *launched_ns)
 	if (kind == KIND_KILL)
 		(void)kill(getpid(), SIGKILL);
 	_exit(3);
+}
+
+int gpu_fault_later(enum kind kind, _Atomic uint64_t *launched_ns)
+{
+	return kind < KINDS_OF_GPU ? launch_bad_kernel(kind, launched_ns)
+				   : gpu_fault(kind, launched_ns);
 }
 
 /* ---- without gpuward ---- */

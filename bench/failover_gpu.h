@@ -36,6 +36,9 @@ int gpu_good(uint64_t *ret_done_ns);
 /* Takes the time, and does what KIND says. Returns what CUDA says, if the process lives. */
 int gpu_fault(enum kind kind, _Atomic uint64_t *launched_ns);
 
+/* The same by a kernel that is left behind: 0 where its launch succeeded. */
+int gpu_fault_later(enum kind kind, _Atomic uint64_t *launched_ns);
+
 /* `prepare` of the workers. */
 int gpu_prepare(int device);
 

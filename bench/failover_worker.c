@@ -4,6 +4,9 @@
  *
  *	machine	the name of the GPU
  *	fault	faults in its first attempt as its input says; in the next one it does something good
+ *	make	makes sealed state
+ *	check	compares every word of it
+ *	count	changes mutable state, exactly once
  *	empty	nothing
  *
  * Runs in: worker. A fault takes the output of its attempt away, so the times go into the page.
@@ -13,6 +16,8 @@
 
 #include "common/futex.h"
 #include "failover_gpu.h"
+#include "failover_soak.h"
+#include "failover_state.h"
 
 static int run_machine(struct gw_call *call)
 {
@@ -39,6 +44,7 @@ static void wait_at_the_gate(void)
 static int run_fault(struct gw_call *call)
 {
 	const struct fault_job *job = call->input;
+	uint64_t attach_ns = 0;
 	uint64_t done_ns;
 	int result;
 
@@ -48,10 +54,13 @@ static int run_fault(struct gw_call *call)
 		wait_at_the_gate();
 	if (call->attempt == 0 && job->kind != KIND_NONE)
 		return gpu_fault((enum kind)job->kind, &page->launched_ns);
-	result = gpu_good(&done_ns);
-	if (result == CUDA_SUCCESS)
-		atomic_store(&page->good_ns, done_ns);
-	return result;
+	result = job->pieces > 0 ? state_attach(job->pieces, &attach_ns, &done_ns)
+				 : gpu_good(&done_ns);
+	if (result != CUDA_SUCCESS)
+		return result;
+	atomic_store(&page->attach_ns, attach_ns);
+	atomic_store(&page->good_ns, done_ns);
+	return 0;
 }
 
 static int run_empty(struct gw_call *call)
@@ -63,6 +72,9 @@ static int run_empty(struct gw_call *call)
 const struct gw_function failover_functions[] = {
 	{.name = "machine", .run = run_machine, .prepare = gpu_prepare},
 	{.name = "fault", .run = run_fault, .flags = GW_FUNCTION_SYNCED},
+	{.name = "make", .run = run_make},
+	{.name = "check", .run = run_check},
+	{.name = "count", .run = run_count},
 	{.name = "empty", .run = run_empty},
 	{.name = NULL},
 };
