@@ -74,24 +74,51 @@ class Bench(unittest.TestCase):
                 self.assertTrue(0 < least <= first <= most, name)
                 self.assertTrue(0 < second_least <= second <= second_most, name)
 
-    def test_failover(self):
+    def failover(self, *arguments):
+        """Runs sections of the benchmark; returns the rows of each section by name, and what it printed."""
         with tempfile.TemporaryDirectory(prefix="gpuward-bench-") as folder:
-            table = os.path.join(folder, "table")
-            values = os.path.join(folder, "json")
-            soft = os.path.join(folder, "soft")
+            table, values, soft = (os.path.join(folder, name) for name in ("table", "json", "soft"))
             os.mkdir(soft)
-            text = self.run_bench("failover", "--repeat", "1", "--only", "faults,sources", "--table", table,
-                                  "--json", values, LD_LIBRARY_PATH=SOFTGPU, GPUWARD_SOFT_DIR=soft,
-                                  GPUWARD_KERNEL_LOG=os.path.join(soft, "kmsg"))
+            text = self.run_bench("failover", "--table", table, "--json", values, *arguments, LD_LIBRARY_PATH=SOFTGPU,
+                                  GPUWARD_SOFT_DIR=soft, GPUWARD_KERNEL_LOG=os.path.join(soft, "kmsg"))
             with open(table, encoding="utf-8") as file:
                 self.assertEqual(file.read(), text)
             with open(values, encoding="utf-8") as file:
-                faults, sources = json.load(file)["sections"]
-        self.assertEqual(len(faults["rows"]), 5 * 7 + 2)
-        self.assertEqual(len(sources["rows"]), 4 * 5)
-        for row in faults["rows"]:
-            self.assertEqual(row["n"], 1, row["name"])
-            self.assertGreater(row["columns"]["its first kernel done"]["median"], 0, row["name"])
+                sections = json.load(file)["sections"]
+        return [{row["name"]: row for row in section["rows"]} for section in sections]
+
+    def test_failover(self):
+        faults, state, queue, steady = self.failover("--repeat", "1", "--state-unit-mib", "1", "--pieces", "20",
+                                                     "--queue", "2000", "--trips", "50")
+        self.assertEqual(len(faults), 5 * 7 + 2)
+        for name, row in faults.items():
+            self.assertEqual(row["n"], 1, name)
+            self.assertGreater(row["columns"]["its first kernel done"]["median"], 0, name)
+        self.assertEqual(len(state), 5)
+        for name, row in state.items():
+            if name != "none":
+                self.assertEqual(row["note"], "every word intact", name)
+        self.assertEqual(list(queue), ["10 tasks queued", "1000 tasks queued", "2000 tasks queued"])
+        self.assertEqual(len(steady), 2)
+
+    def test_failover_sources(self):
+        (sources,) = self.failover("--only", "sources", "--repeat", "1")
+        self.assertEqual(sources["kernel log: trap"]["note"], "first: kernel log 1")
+        self.assertEqual(sources["error log: trap"]["note"], "first: error log 1")
+        self.assertEqual(sources["result only: trap"]["note"], "first: result 1")
+
+    def test_failover_soak(self):
+        (soak,) = self.failover("--only", "soak", "--faults", "40")
+        self.assertTrue(soak["verdict"]["note"].startswith("passed: 40 faults, "), soak["verdict"]["note"])
+        self.assertTrue(soak["verdict"]["note"].endswith(": 0 lost, 0 twice, 0 states unlike the model"))
+
+    def test_failover_bad_input(self):
+        for arguments in (["--only", "nonsense"], ["--only", "faults,"], ["--repeat", "0"], ["--faults", "0"],
+                          ["--budget", "0"], ["--pieces", "20000"]):
+            done = subprocess.run([os.path.join(BENCH, "failover"), *arguments], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=10, check=False)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn(arguments[0], done.stderr)
 
     def test_usage(self):
         for name in ("roundtrip", "pipeline", "idle", "cold", "pinned", "failover"):
