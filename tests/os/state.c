@@ -47,7 +47,7 @@ static void sealed_state_is_found_by_the_next_worker(void **state)
 			      {OP_CHECK, .seed = 7, .name = "weights"}));
 	assert_int_equal(first.ops[3].value, 0);
 	assert_int_equal(first.ops[0].value, STATE_BASE);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	second = state_run(pool, OPS({OP_MAP, GW_STATE_READ, .name = "weights"},
 				     {OP_CHECK, .seed = 7, .name = "weights"},
 				     {OP_MAP, GW_STATE_READ, .name = "weights"}));
@@ -77,7 +77,7 @@ static void mutable_state_is_found_as_it_was_committed(void **state)
 			OPS({OP_CREATE, GW_STATE_MUTABLE, .bytes = 3 * MIB, .name = "cache"},
 			    {OP_CHECK_LAST, .name = "cache"}, {OP_FILL, .seed = 1, .name = "cache"},
 			    {OP_COMMIT, .name = "cache"}, {OP_FILL, .seed = 2, .name = "cache"}));
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	report = state_run(pool, OPS({OP_MAP, GW_STATE_WRITE, .name = "cache"},
 				     {OP_CHECK_LAST, .name = "cache"},
 				     {OP_FILL, .seed = 2, .name = "cache"}, {OP_COMMIT},
@@ -111,7 +111,7 @@ static void a_piece_that_was_not_sealed_ends_with_its_maker(void **state)
 				  {OP_FILL, .seed = 7, .name = "half"}));
 	assert_int_equal(state_stat_of(pool).state_pieces, 1);
 	assert_int_equal(state_stat_of(pool).state_bytes, 2 * MIB);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	assert_int_equal(state_stat_of(pool).state_pieces, 0);
 	assert_int_equal(state_stat_of(pool).state_bytes, 0);
 	assert_int_equal(soft_used_bytes(0), fresh);
@@ -290,7 +290,7 @@ static void taken_addresses_are_told_of(void **state)
 	assert_int_equal(report.ops[0].value, STATE_BASE);
 	assert_non_null(strstr(report.ops[1].error.msg, "'weights' lies at 0x680000000000"));
 	assert_int_equal(state_stat_of(pool).state_pieces, 0);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	(void)state_run(pool, OPS({OP_TAKE, .seed = 1 << 30, .bytes = 1024 * MIB},
 				  {OP_CREATE, GW_STATE_SEALED, .bytes = MIB, .name = "weights"},
 				  {OP_FILL, .seed = 1, .name = "weights"},
@@ -499,7 +499,7 @@ static void a_forked_child_keeps_state_from_passing_on(void **state)
 	pool = state_open(1);
 	assert_int_equal(state_try(pool, &job, &report).kind, GW_DONE);
 	child = gate_expect(&gate);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	report = state_run(pool, OPS({OP_MAP, GW_STATE_WRITE, 0, -EBUSY, 0, "cache"}));
 	assert_non_null(strstr(report.ops[0].error.msg, "a process that it forked"));
 	world_kill(child.pid);

@@ -123,7 +123,7 @@ static void commit_at_every_step(enum state_stop how)
 		    {OP_ROLL_BACK}, {OP_FILL, .seed = 12345, .name = "c"}));
 	/* Of each commit: 2 waits, 2 questions, 2 answers, and map, access, copy and unmap of each. */
 	assert_true(die_at_every_step(pool, &job, how, expect_progress) >= 2 * 18);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	expect_progress(pool);
 	assert_true(last_epoch > 3);
 	assert_int_equal(state_stat_of(pool).state_pieces, PIECES);
@@ -224,7 +224,7 @@ static void a_piece_is_made_whole_or_not_at_all(void **state)
 	fresh = soft_used_bytes(0);
 	set_ops(&job, OPS({OP_CREATE, GW_STATE_MUTABLE, .bytes = 3 * MIB, .name = "new"}));
 	assert_int_equal(die_at_every_step(pool, &job, STOP_KILL, expect_new_or_nothing), 17);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	expect_new_or_nothing(pool);
 	assert_int_equal(soft_used_bytes(0), fresh);
 	gw_pool_close(pool);
@@ -265,7 +265,7 @@ static void a_piece_is_sealed_whole_or_gone(void **state)
 			  {OP_FILL, .seed = 5, .name = "new"}, {OP_SEAL, .name = "new"}));
 	assert_int_equal(die_at_every_step(pool, &job, STOP_KILL, expect_sealed_or_nothing), 15);
 	assert_true(was_sealed);
-	state_replace_worker(pool);
+	state_replace_worker(pool, 0);
 	expect_sealed_or_nothing(pool);
 	assert_int_equal(soft_used_bytes(0), fresh);
 	gw_pool_close(pool);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,8 +13,9 @@
 #include <cmocka.h>
 
 #include "../world.h"
+#include "common/fd.h"
 
-struct gw_pool *state_open_with(uint32_t workers, uint64_t max_state_bytes)
+static struct gw_pool *open_pool(uint32_t workers, uint64_t max_state_bytes, bool hot)
 {
 	static const int device_0[] = {0};
 	struct gw_pool_options options = GW_OPTIONS(struct gw_pool_options);
@@ -28,14 +30,29 @@ struct gw_pool *state_open_with(uint32_t workers, uint64_t max_state_bytes)
 	options.stop_deadline_ns = 300 * MS;
 	options.restart_min_ns = options.restart_max_ns = 1;
 	options.max_state_bytes = max_state_bytes;
+	options.standby = hot ? GW_STANDBY_HOT : GW_STANDBY_COLD;
 	if (gw_pool_open(&pool, &options, &error) != 0)
 		fail_msg("gw_pool_open: %s", error.msg);
 	return pool;
 }
 
+struct gw_pool *state_open_with(uint32_t workers, uint64_t max_state_bytes)
+{
+	return open_pool(workers, max_state_bytes, false);
+}
+
 struct gw_pool *state_open(uint32_t workers)
 {
-	return state_open_with(workers, 0);
+	return open_pool(workers, 0, false);
+}
+
+struct gw_pool *state_open_hot(uint32_t workers)
+{
+	struct gw_pool *pool = open_pool(workers, 0, true);
+
+	state_wait_ready(pool, workers);
+	state_wait_hot(pool);
+	return pool;
 }
 
 struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job)
@@ -103,34 +120,47 @@ struct gw_pool_stat state_stat_of(struct gw_pool *pool)
 	return stat;
 }
 
-static void wait_for_news(struct gw_pool *pool)
+/* What the ward does is seen in the pool's page; not all of it makes the descriptor readable. */
+static void wait_a_bit(struct gw_pool *pool, uint64_t start_ns)
 {
 	struct pollfd fd = {.fd = gw_pool_fd(pool), .events = POLLIN};
 
-	if (poll(&fd, 1, 10000) != 1)
-		fail_msg("no news of the pool");
+	if (now_ns() - start_ns > 20000 * MS)
+		fail_msg("what is waited for does not come");
+	(void)poll(&fd, 1, 1);
 	(void)gw_pool_dispatch(pool, NULL);
+}
+
+void state_wait_hot(struct gw_pool *pool)
+{
+	uint64_t start_ns = now_ns();
+
+	while (state_stat_of(pool).standbys_hot == 0)
+		wait_a_bit(pool, start_ns);
 }
 
 void state_wait_ready(struct gw_pool *pool, uint32_t workers)
 {
+	uint64_t start_ns = now_ns();
+
 	while (state_stat_of(pool).workers_ready < workers)
-		wait_for_news(pool);
+		wait_a_bit(pool, start_ns);
 }
 
-static int32_t pid_of_first(struct gw_pool *pool)
+static int32_t pid_of(struct gw_pool *pool, uint32_t slot)
 {
 	struct gw_worker_info info = {0};
 
-	assert_int_equal(gw_pool_worker(pool, 0, &info), 0);
+	assert_int_equal(gw_pool_worker(pool, slot, &info), 0);
 	return info.pid;
 }
 
-void state_replace_worker(struct gw_pool *pool)
+void state_replace_worker(struct gw_pool *pool, uint32_t slot)
 {
-	int32_t old = pid_of_first(pool);
+	int32_t old = pid_of(pool, slot);
+	uint64_t start_ns = now_ns();
 
 	world_kill(old);
-	while (pid_of_first(pool) == old || pid_of_first(pool) < 0)
-		wait_for_news(pool);
+	while (pid_of(pool, slot) == old || pid_of(pool, slot) < 0)
+		wait_a_bit(pool, start_ns);
 }

@@ -19,6 +19,8 @@
 /* A pool of WORKERS workers on device 0. */
 struct gw_pool *state_open(uint32_t workers);
 struct gw_pool *state_open_with(uint32_t workers, uint64_t max_state_bytes);
+/* The same with a hot standby. */
+struct gw_pool *state_open_hot(uint32_t workers);
 
 /* The ops up to one of kind OP_NONE; the text of an op that did not do as expected fails the test. */
 struct state_report state_run(struct gw_pool *pool, const struct state_op *ops);
@@ -31,9 +33,11 @@ struct gw_outcome state_try(struct gw_pool *pool, const struct state_job *job,
 struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job);
 struct gw_outcome state_end(struct gw_task *task, struct state_report *ret_report);
 
-/* Ends the worker of slot 0 and waits for its successor. */
-void state_replace_worker(struct gw_pool *pool);
+/* Ends the worker of SLOT and waits for its successor. */
+void state_replace_worker(struct gw_pool *pool, uint32_t slot);
 
+/* Waits until a standby is hot. */
+void state_wait_hot(struct gw_pool *pool);
 void state_wait_ready(struct gw_pool *pool, uint32_t workers);
 struct gw_pool_stat state_stat_of(struct gw_pool *pool);
 

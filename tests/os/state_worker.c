@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "state_worker.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -383,10 +385,34 @@ static int run(struct gw_call *call)
 	return gw_cuda_class(cuda) == GW_FAULT_POISONED ? cuda : 0;
 }
 
+/* As a service does with its weights: maps them, or is the first and makes them. */
+static int prepare_piece(const char *name)
+{
+	struct gw_state_info info = {.size = sizeof(info)};
+	int result = door.cuModuleLoadData(&module, gpu_kernels_ptx);
+
+	if (result == 0)
+		result = gw_state_map(name, GW_STATE_READ, &info, NULL);
+	if (result != -ENOENT)
+		return result;
+	result = gw_state_create(name, 2 << 20, GW_STATE_SEALED, &info.address, NULL);
+	/* Another one was first: then it is there in a moment. */
+	if (result == -EEXIST)
+		return gw_state_map(name, GW_STATE_READ, &info, NULL);
+	info.bytes = 2 << 20;
+	if (result == 0)
+		result = fill(&info, 3);
+	return result ? result : gw_state_seal(name, NULL);
+}
+
 static int prepare(int device)
 {
+	const char *name = getenv(STATE_PREPARE_ENV);
+
 	if (device < 0)
 		return 0;
+	if (name)
+		return prepare_piece(name);
 	return door.cuModuleLoadData(&module, gpu_kernels_ptx);
 }
 

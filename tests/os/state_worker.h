@@ -81,6 +81,9 @@ struct state_report {
 	struct state_done ops[STATE_OPS];
 };
 
+/* In the environment: `prepare` maps the sealed piece of this name, or makes it (2 MiB, seed 3). */
+#define STATE_PREPARE_ENV "GPUWARD_TEST_STATE_PREPARE"
+
 /* main() of such a worker. */
 int state_worker_run(void);
 
