@@ -543,8 +543,8 @@ struct gw_pool_options {
 	 * instead of 11, and a context takes half the time; but the streams of a worker share a queue. */
 	uint32_t connections;
 	uint32_t reserved;
-	/* A worker that does not answer the ward for so long is replaced (it was stopped, or the machine
-	 * swaps); 0 = it is not asked, and the ward sleeps. At least 10 ms. */
+	/* A worker or standby that does not answer the ward for so long is replaced (it was stopped, or the
+	 * machine swaps); 0 = it is not asked, and the ward sleeps. At least 10 ms. */
 	uint64_t heartbeat_ns;
 	uint64_t max_state_bytes; /* of surviving state, per device; 0 = what the device has */
 	/* Keeps the state beyond the pool, under this name (printable ASCII without '/'), for the next

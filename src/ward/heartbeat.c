@@ -8,6 +8,14 @@
  * the time at most. */
 #define LOOKS 4U
 
+/* From its first message on a process has a thread that does nothing but answer, even while another one is in
+ * the driver. A primed standby has no other deadline: stopped, it would be found when it is needed. */
+static bool answers(const struct slot *slot)
+{
+	return slot->state == SLOT_PRIMED || slot->state == SLOT_WARMING ||
+	       slot->state == SLOT_READY;
+}
+
 static void ask(struct slot *slot, uint64_t now)
 {
 	static const struct cause silent = {.end = GW_END_DEADLINE,
@@ -15,7 +23,7 @@ static void ask(struct slot *slot, uint64_t now)
 					    .what = "it did not answer the ward"};
 	struct process *process = slot->process;
 
-	if (slot->state != SLOT_READY)
+	if (!answers(slot))
 		return;
 	if (process->pinged_ns == 0) {
 		process->pinged_ns = now;

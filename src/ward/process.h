@@ -59,6 +59,7 @@ struct process {
 	bool has_context;   /* as it says */
 	char pci[32];	    /* of its device; "" while it is not known */
 	struct wire_up *up; /* what the host is to know of it once it is a worker; NULL: told */
+	uint64_t primed_ns; /* since when it waits for its turn, or rests; 0: it does not */
 	uint64_t ready_ns;  /* 0: not yet */
 	struct gw_error start_error; /* why it is not ready; code 0: not known */
 

@@ -186,12 +186,14 @@ static enum slot_state do_start(struct slot *slot, const struct happening *what)
 /* Its turn, which turn.c gives, can take as long as others need. */
 static enum slot_state do_queue(struct slot *slot, const struct happening *what)
 {
+	slot->process->primed_ns = now_ns();
 	loop_set_timer(&slot->timer, slot->no_room ? now_ns() + TURN_AGAIN_NS : GW_FOREVER);
 	return what->next;
 }
 
 static enum slot_state do_warm(struct slot *slot, const struct happening *what)
 {
+	slot->process->primed_ns = 0;
 	worker_link_send(slot->process, WIRE_WARM);
 	start_deadline(slot);
 	return what->next;
@@ -237,17 +239,28 @@ static enum slot_state do_grace(struct slot *slot, const struct happening *what)
 	return what->next;
 }
 
+/* Since when a process is as far as it is to come; 0: it is not. A standby that is primed may have to stay so
+ * for months, and has not failed to start when something kills it then. */
+static uint64_t good_since(const struct slot *slot)
+{
+	const struct process *process = slot->process;
+
+	return slot->is_standby && process->primed_ns > 0 ? process->primed_ns : process->ready_ns;
+}
+
 /* How the process did that is at its end. A worker that the host could not use counts as one that never got
  * ready; what the host knows of its trusted counter bounds what it says of its work. */
 static struct tally_run run_of(const struct slot *slot)
 {
 	const struct process *process = slot->process;
-	bool ready = process->ready_ns > 0 && process->cause.end != GW_END_START;
+	uint64_t since_ns = good_since(slot);
+	bool ready = since_ns > 0 && process->cause.end != GW_END_START;
 
 	return (struct tally_run){.ready = ready,
-				  .worked = ready && deadline_completed(slot) > 0,
+				  .worked = ready && !slot->is_standby &&
+					    deadline_completed(slot) > 0,
 				  .blameless = process->cause.end == GW_END_STOPPED,
-				  .ready_ns = ready ? now_ns() - process->ready_ns : 0};
+				  .ready_ns = ready ? now_ns() - since_ns : 0};
 }
 
 /* From here on nothing of it counts. */
@@ -292,9 +305,12 @@ static enum slot_state do_follow(struct slot *slot, const struct happening *what
 	return do_replace(slot, what);
 }
 
-/* A worker's slot has the process now. */
+/* A worker's slot has the process now. One that was as far as it was to come has served its purpose: those that
+ * died before it count no more. */
 static enum slot_state do_give(struct slot *slot, const struct happening *what)
 {
+	if (good_since(slot) > 0)
+		slot->tally = (struct tally){0};
 	slot->process = NULL;
 	slot->no_room = false;
 	loop_set_timer(&slot->timer, GW_FOREVER);
