@@ -22,5 +22,6 @@ int command_drill(int argc, char **argv);
 
 /* Not for people: a process that holds device memory for `drill release`. */
 int command_drill_holder(int argc, char **argv);
+int command_drill_bystander(int argc, char **argv);
 
 #endif

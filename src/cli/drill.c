@@ -2,28 +2,17 @@
 #include "cli/drill.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <locale.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/replace.h"
 #include "common/err.h"
 #include "common/visible.h"
 #include "gpu/nodes.h"
-
-static const char help[] =
-	"usage: gpuward drill crash|release|all [OPTION ...]\n\n"
-	"Stages GPU faults and memory releases on this machine's GPU, and takes the times.\n\n"
-	"  crash            each kind of fault: through a pool, and without one\n"
-	"  release          each way in which a process with device memory ends, and two ghosts\n\n"
-	"  --device N       the GPU, in PCI bus order (0)\n"
-	"  --kinds A,B      only these faults: null, oob, misaligned, assert, trap, shared, stack\n"
-	"  --repeat N       runs of each, of which the median is shown, 1 to 100 (1)\n"
-	"  --memory MIB     device memory to release (8192, or 256 if emulated)\n"
-	"  --json           the results as JSON\n"
-	"  --help           this text\n";
 
 static int by_value(const void *left, const void *right)
 {
@@ -50,137 +39,31 @@ uint64_t drill_used(struct drill *drill)
 	return memory.used_bytes;
 }
 
-/* ---- options ---- */
-
-static int usage(const char *format, const char *what)
+uint64_t drill_free(struct drill *drill)
 {
-	(void)fprintf(stderr, "gpuward drill: ");
-	/* The format is one of this file's own. */
-	(void)fprintf(stderr, "%s '%s'; see gpuward drill --help\n", format, what);
-	return CLI_USAGE;
+	struct probe_memory memory;
+
+	if (drill->nvml_index == PROBE_DEVICE_UNKNOWN ||
+	    probe_ask_memory(&drill->probe, drill->nvml_index, &memory, NULL) < 0)
+		return GW_UNKNOWN;
+	return memory.free_bytes;
 }
 
-/* A whole number in range, or -1. */
-static int64_t number(const char *text, int64_t from, int64_t to)
+void drill_note(struct drill *drill, const char *format, ...)
 {
-	char *end;
-	long long value;
+	char note[DRILL_NOTE_MAX];
+	va_list arguments;
 
-	errno = 0;
-	value = strtoll(text, &end, 10);
-	return errno || *end || end == text || value < from || value > to ? -1 : value;
-}
-
-static int find_kind(const char *name, size_t length)
-{
-	for (int i = 0; i < DRILL_KINDS; i++) {
-		if (strlen(drill_kinds[i].name) == length &&
-		    strncmp(drill_kinds[i].name, name, length) == 0)
-			return i;
+	va_start(arguments, format);
+	(void)vsnprintf(note, sizeof(note), format, arguments);
+	va_end(arguments);
+	for (size_t i = 0; i < drill->n_notes; i++) {
+		if (strcmp(drill->notes[i], note) == 0)
+			return;
 	}
-	return -1;
+	if (drill->n_notes < DRILL_NOTES_MAX)
+		memcpy(drill->notes[drill->n_notes++], note, sizeof(note));
 }
-
-static bool take_kinds(struct drill_options *options, const char *list)
-{
-	memset(options->kinds, 0, sizeof(options->kinds));
-	for (;;) {
-		size_t length = strcspn(list, ",");
-		int kind = find_kind(list, length);
-
-		if (kind < 0)
-			return false;
-		options->kinds[kind] = true;
-		if (list[length] == '\0')
-			return true;
-		list += length + 1;
-	}
-}
-
-static int take_option(struct drill_options *options, int option, const char *value)
-{
-	int64_t n;
-
-	switch (option) {
-	case 'd':
-		n = number(value, 0, 255);
-		options->device = (int32_t)n;
-		return n < 0 ? usage("--device: not a device number:", value) : CLI_OK;
-	case 'r':
-		n = number(value, 1, DRILL_REPEAT_MAX);
-		options->repeat = (uint32_t)n;
-		return n < 0 ? usage("--repeat: not a number from 1 to 100:", value) : CLI_OK;
-	case 'm':
-		n = number(value, 2, 1 << 30);
-		options->memory_bytes = (uint64_t)n << 20;
-		return n < 0 ? usage("--memory: not a number of MiB, at least 2:", value) : CLI_OK;
-	case 'k':
-		return take_kinds(options, value) ? CLI_OK
-						  : usage("--kinds: unknown kind in", value);
-	case 'j':
-		if (!drill_has_json()) {
-			(void)fprintf(stderr, "gpuward drill: --json: this build has no jansson; "
-					      "install libjansson-dev and build again\n");
-			return CLI_FAILED;
-		}
-		options->json = true;
-		return CLI_OK;
-	default:
-		return CLI_USAGE;
-	}
-}
-
-static int take_subject(struct drill_options *options, int argc, char **argv)
-{
-	bool all;
-
-	if (argc == 0) {
-		(void)fputs(help, stderr);
-		return CLI_USAGE;
-	}
-	if (argc > 1)
-		return usage("one of crash, release and all, not also", argv[1]);
-	all = strcmp(argv[0], "all") == 0;
-	options->crash = all || strcmp(argv[0], "crash") == 0;
-	options->release = all || strcmp(argv[0], "release") == 0;
-	if (!options->crash && !options->release)
-		return usage("crash, release or all, not", argv[0]);
-	return CLI_OK;
-}
-
-/* Returns CLI_OK, or the exit code; -1 after --help. */
-static int parse(struct drill_options *options, int argc, char **argv)
-{
-	static const struct option longs[] = {
-		{"device", required_argument, NULL, 'd'},
-		{"kinds", required_argument, NULL, 'k'},
-		{"repeat", required_argument, NULL, 'r'},
-		{"memory", required_argument, NULL, 'm'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
-	int option;
-
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		int result;
-
-		if (option == 'h') {
-			(void)fputs(help, stdout);
-			return -1;
-		}
-		if (option == '?' || option == ':')
-			return usage(option == ':' ? "a value is missing after" : "unknown option",
-				     argv[optind - 1]);
-		result = take_option(options, option, optarg);
-		if (result != CLI_OK)
-			return result;
-	}
-	return take_subject(options, argc - optind, argv + optind);
-}
-
-/* ---- running ---- */
 
 /* CUDA takes the beginning of a UUID too, if it is the only one that begins so. */
 static uint32_t find_uuid(struct drill *drill, const char *start)
@@ -217,7 +100,7 @@ static uint32_t find_nvml_index(struct drill *drill)
 	(void)snprintf(entry, sizeof(entry), "%.*s", (int)bytes, found);
 	if (strncmp(entry, "GPU-", 4) == 0)
 		return find_uuid(drill, entry);
-	n = number(entry, 0, PROBE_DEVICES_MAX);
+	n = drill_number(entry, 0, PROBE_DEVICES_MAX);
 	return n < 0 ? PROBE_DEVICE_UNKNOWN : (uint32_t)n;
 }
 
@@ -280,8 +163,15 @@ static bool all_worked(const struct drill *drill)
 {
 	bool ok = true;
 
-	for (size_t i = 0; i < drill->n_crash; i++)
-		ok = ok && drill->crash[i].ok;
+	for (size_t i = 0; i < drill->n_crash; i++) {
+		for (int level = 0; level < DRILL_LEVELS; level++) {
+			for (int state = 0; state < 2; state++) {
+				const struct drill_row *row = &drill->crash[i].rows[level][state];
+
+				ok = ok && (!row->ran || row->ok);
+			}
+		}
+	}
 	for (size_t i = 0; i < drill->n_release; i++)
 		ok = ok && drill->release[i].ok;
 	return ok;
@@ -303,26 +193,35 @@ static int show(const struct drill *drill)
 	return CLI_FAILED;
 }
 
+/* Returns EXIT_CODE after one line on standard error. */
+static int failed(const struct gw_error *error, int exit_code)
+{
+	(void)fprintf(stderr, "gpuward drill: %s\n", error->msg);
+	return exit_code;
+}
+
 int command_drill(int argc, char **argv)
 {
-	static struct drill drill = {.options = {.repeat = 1}, .nvml_index = PROBE_DEVICE_UNKNOWN};
+	static struct drill drill = {.nvml_index = PROBE_DEVICE_UNKNOWN};
 	struct gw_error error = {0};
 	int result;
 
 	(void)setlocale(LC_CTYPE, "");
 	drill.probe = PROBE_NONE;
-	for (int i = 0; i < DRILL_KINDS; i++)
-		drill.options.kinds[i] = true;
-	result = parse(&drill.options, argc, argv);
+	result = drill_parse(&drill.options, argc, argv);
 	if (result != CLI_OK)
 		return result < 0 ? cli_printed() : result;
+	/* Before work that takes long. */
+	if (drill.options.svg_path && replace_check(drill.options.svg_path, &error) < 0)
+		return failed(&error, CLI_USAGE);
 	result = run(&drill, &error);
 	probe_close(&drill.probe);
-	if (result < 0) {
-		(void)fprintf(stderr, "gpuward drill: %s\n", error.msg);
-		return error.code == GW_EDRIVER && error.native == ETIMEDOUT ? CLI_NO_ANSWER
-									     : CLI_FAILED;
-	}
+	if (result < 0)
+		return failed(&error, error.code == GW_EDRIVER && error.native == ETIMEDOUT
+					      ? CLI_NO_ANSWER
+					      : CLI_FAILED);
 	result = show(&drill);
+	if (drill.options.svg_path && drill_svg(&drill, &error) < 0)
+		return failed(&error, CLI_USAGE);
 	return result == CLI_OK && !all_worked(&drill) ? CLI_FAILED : result;
 }

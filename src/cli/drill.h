@@ -4,11 +4,15 @@
  *
  * Runs in: command line. The path through the files:
  *
- *	drill.c          options, the order of things, the exit code
- *	drill_crash.c    each kind of fault through a real pool, and what people do without one
- *	drill_release.c  each way in which a process with device memory ends, and two ghosts
- *	drill_print.c    tables and the chart; drill_json.c the same as JSON
- *	drill_worker.c   what runs in workers and forked children: the only part that calls CUDA
+ *	drill.c            the order of things, the exit code; drill_options.c what was asked for
+ *	drill_crash.c      each kind of fault, at each level of standbys, with and without state
+ *	drill_run.c        one fault in a pool, followed to its end; drill_pool.c the pool
+ *	drill_by_hand.c    the same without a pool, as people do it
+ *	drill_bystander.c  another process on the GPU, and how long it stands still
+ *	drill_release.c    each way in which a process with device memory ends, and two ghosts
+ *	drill_child.c      a process of the drill's own, for those two
+ *	drill_print.c      tables; drill_chart.c bars; drill_svg.c pictures; drill_json.c all of it as JSON
+ *	drill_*_worker.c   what runs in workers and children: the only part that calls CUDA
  *
  * All times are CLOCK_MONOTONIC, which all processes share; one that is not known is GW_UNKNOWN.
  */
@@ -25,6 +29,18 @@
 #include "probe/client.h"
 
 #define DRILL_REPEAT_MAX 100
+#define DRILL_NOTES_MAX	 8
+#define DRILL_NOTE_MAX	 360
+
+/* What takes the place of a worker. */
+enum drill_level {
+	LEVEL_BY_HAND, /* no gpuward: the program ends, and somebody starts it again */
+	LEVEL_COLD,
+	LEVEL_PRIMED,
+	LEVEL_HOT,
+	LEVEL_HOT_1, /* hot, and CUDA_DEVICE_MAX_CONNECTIONS=1 in all processes */
+	DRILL_LEVELS,
+};
 
 struct drill_options {
 	bool crash;
@@ -33,30 +49,45 @@ struct drill_options {
 	int32_t device;
 	uint32_t repeat;
 	bool kinds[DRILL_KINDS];
+	bool levels[DRILL_LEVELS];
 	uint64_t memory_bytes;
+	uint64_t state_bytes; /* 0: no state; GW_UNKNOWN: the drill chooses */
+	const char *svg_path; /* NULL: no picture */
 };
 
 /* The moments of one recovery. */
 enum drill_mark {
 	MARK_LAUNCHED, /* the bad kernel was launched */
-	MARK_NOTICED,  /* the ward knew */
-	MARK_GONE,     /* the old process was reaped */
-	MARK_BACK,     /* NVML no longer charges memory to it */
+	MARK_SIGN,     /* the first source spoke; by hand: CUDA told the program */
+	MARK_FENCED,   /* nothing of the old process counts any more */
+	MARK_READY,    /* the successor could take tasks */
 	MARK_GOOD,     /* the next good kernel was done, in a new process */
+	MARK_GONE,     /* the old process was reaped */
+	MARK_BACK, /* NVML no longer charges memory to it: looked for where there is no standby */
+	MARK_CHECKED, /* all of the state was looked at */
 	DRILL_MARKS,
 };
 
-/* One kind of fault. Times are medians after the launch. */
+/* One kind of fault at one level, with or without state. Times are medians after the launch. */
+struct drill_row {
+	bool ran;
+	bool ok;	  /* the right error, a recovery, the state as it was: each time */
+	bool intact;	  /* with state: no word of it had changed */
+	int32_t cuda;	  /* what is known of CUDA's error, or -1 */
+	uint32_t source;  /* enum gw_source of the last run */
+	uint32_t standby; /* enum gw_standby: the least that there was */
+	uint64_t after_ns[DRILL_MARKS];
+	uint64_t stall_from_ns; /* the bystander's longest round trip of the last run */
+	uint64_t stall_ns;	/* its length */
+};
+
 struct drill_crash {
 	int kind;
-	bool ok;	 /* the right code, and a recovery, each time */
-	int32_t cuda;	 /* what CUDA said */
-	uint32_t source; /* enum gw_source of the last run */
-	uint64_t after_ns[DRILL_MARKS];
-	int32_t reset_result;  /* of cuDevicePrimaryCtxReset after the fault, in the same process */
-	int32_t reset_next;    /* of the first call after it */
-	uint64_t cold_ns;      /* by hand: fault, exit, wait, fork, first good kernel */
-	struct gw_error error; /* code 0: none */
+	struct drill_row rows[DRILL_LEVELS][2]; /* without and with state */
+	/* Of cuDevicePrimaryCtxReset after the fault, in the same process, and of the first call after it; -1
+	 * where it was not tried. */
+	int32_t reset_result;
+	int32_t reset_next;
 };
 
 enum drill_way {
@@ -95,7 +126,16 @@ struct drill {
 	size_t n_crash;
 	struct drill_release release[DRILL_WAYS];
 	size_t n_release;
+	/* What was not as it was asked for, and why: one line each. */
+	char notes[DRILL_NOTES_MAX][DRILL_NOTE_MAX];
+	size_t n_notes;
 };
+
+/* Returns 0 (CLI_OK), another exit code after one line on standard error, or -1 after --help. */
+int drill_parse(struct drill_options *options, int argc, char **argv);
+
+/* A whole number in range, or -1. */
+int64_t drill_number(const char *text, int64_t from, int64_t to);
 
 /* Fill drill->crash and drill->release. Return 0, or the code of what made going on useless. */
 int drill_crash_run(struct drill *drill, struct gw_error *ret_error);
@@ -106,17 +146,29 @@ void drill_print(const struct drill *drill);
 bool drill_has_json(void);
 /* Returns 0 or -errno. */
 int drill_json(const struct drill *drill);
+/* Draws the timelines into options.svg_path. Returns 0 or a code, with a message that names the path. */
+int drill_svg(const struct drill *drill, struct gw_error *ret_error);
+
+/* A bar for each level of CRASH, on one scale of time. */
+void drill_chart(const struct drill_crash *crash);
 
 /* Bytes in use on the device, or GW_UNKNOWN. A hung driver ends the drill: the probe's error tells. */
 uint64_t drill_used(struct drill *drill);
 
+/* Bytes that are free on the device, or GW_UNKNOWN. */
+uint64_t drill_free(struct drill *drill);
+
 /* The middle one of COUNT values, which it sorts; GW_UNKNOWN where one is unknown. */
 uint64_t drill_median(uint64_t *values, size_t count);
+
+/* Notes something once. */
+void drill_note(struct drill *drill, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 const char *drill_way_name(enum drill_way way);
 const char *drill_source_name(uint32_t source);
 
-/* drill_chart.c: a bar for each fault, and for the same by hand, on one scale of time. */
-void drill_chart(const struct drill *drill);
+/* As in --levels, and as people say it. */
+const char *drill_level_id(enum drill_level level);
+const char *drill_level_name(enum drill_level level);
 
 #endif

@@ -13,7 +13,9 @@
 #include "common/visible.h"
 #include "gpu/kernels_ptx.h"
 
-#define WORDS 262144U /* of the buffer */
+#define WORDS	262144U /* of the buffer */
+#define THREADS 256U
+#define BLOCKS	1024U /* enough for all of a large GPU; loops stride over the grid */
 
 void drill_gpu_choose(int32_t device)
 {
@@ -58,33 +60,64 @@ int drill_gpu_start(struct drill_gpu *gpu, struct gw_error *ret_error)
 	return result < 0 ? result : drill_gpu_open(gpu, ret_error);
 }
 
-static int launch(struct drill_gpu *gpu, const char *kernel, unsigned int threads,
-		  void **parameters)
+static int launch_grid(struct drill_gpu *gpu, const char *kernel, unsigned int blocks,
+		       void **parameters)
 {
 	struct cuda_function *function;
 	int result = gpu->door.cuModuleGetFunction(&function, gpu->module, kernel);
 
 	if (result != 0)
 		return result;
-	return gpu->door.cuLaunchKernel(function, 1, 1, 1, threads, 1, 1, 0, NULL, parameters,
+	return gpu->door.cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, NULL, parameters,
 					NULL);
 }
 
 int drill_gpu_good(struct drill_gpu *gpu)
 {
-	uint64_t words = WORDS, bad_at = gpu->buffer + WORDS * sizeof(uint32_t), bad = 0;
+	uint64_t words = WORDS, bad = 0;
 	uint32_t seed = 12345;
 	void *fill[] = {&gpu->buffer, &words, &seed};
+	uint64_t bad_at = gpu->buffer + WORDS * sizeof(uint32_t);
 	void *check[] = {&gpu->buffer, &words, &seed, &bad_at};
 	int result = gpu->door.cuMemsetD32_v2(bad_at, 0, 2);
 
 	if (result == 0)
-		result = launch(gpu, "fill", 256, fill);
+		result = launch_grid(gpu, "fill", 1, fill);
 	if (result == 0)
-		result = launch(gpu, "check", 256, check);
+		result = launch_grid(gpu, "check", 1, check);
 	if (result == 0)
 		result = gpu->door.cuMemcpyDtoH_v2(&bad, bad_at, sizeof(bad));
 	return result == 0 && bad != 0 ? -EIO : result;
+}
+
+int drill_gpu_fill(struct drill_gpu *gpu, uint64_t address, uint64_t bytes)
+{
+	uint64_t words = bytes / sizeof(uint32_t);
+	uint32_t seed = DRILL_SEED;
+	void *parameters[] = {&address, &words, &seed};
+	int result = launch_grid(gpu, "fill", BLOCKS, parameters);
+
+	return result ? result : (int)gpu->door.cuCtxSynchronize();
+}
+
+int drill_gpu_check(struct drill_gpu *gpu, uint64_t address, uint64_t bytes, uint64_t *ret_bad)
+{
+	uint64_t words = bytes / sizeof(uint32_t);
+	uint64_t bad_at = gpu->buffer + WORDS * sizeof(uint32_t);
+	uint32_t seed = DRILL_SEED;
+	void *parameters[] = {&address, &words, &seed, &bad_at};
+	int result = gpu->door.cuMemsetD32_v2(bad_at, 0, 2);
+
+	if (result == 0)
+		result = launch_grid(gpu, "check", BLOCKS, parameters);
+	return result ? result : (int)gpu->door.cuMemcpyDtoH_v2(ret_bad, bad_at, sizeof(*ret_bad));
+}
+
+int drill_gpu_round_trip(struct drill_gpu *gpu)
+{
+	int result = launch_grid(gpu, "nop", 1, NULL);
+
+	return result ? result : (int)gpu->door.cuCtxSynchronize();
 }
 
 /* The driver tells of a failed assert on standard error, amid the words of the drill. */
@@ -106,8 +139,11 @@ int drill_gpu_fault(struct drill_gpu *gpu, int kind, struct drill_stamps *stamps
 	void *takes_one[] = {&one};
 	void *takes_both[] = {&one, &address};
 	void **parameters = NULL;
-	int result;
+	struct cuda_function *function;
+	int result = gpu->door.cuModuleGetFunction(&function, gpu->module, kernel);
 
+	if (result != 0)
+		return result;
 	if (strcmp(kernel, "fault_oob") == 0 || strcmp(kernel, "fault_misaligned") == 0)
 		parameters = takes_address;
 	else if (strcmp(kernel, "fault_assert") == 0 || strcmp(kernel, "fault_shared") == 0)
@@ -117,7 +153,7 @@ int drill_gpu_fault(struct drill_gpu *gpu, int kind, struct drill_stamps *stamps
 	if (strcmp(kernel, "fault_assert") == 0)
 		hush();
 	stamps->launched_ns = now_ns();
-	result = launch(gpu, kernel, 1, parameters);
+	result = gpu->door.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL);
 	if (result == 0)
 		result = gpu->door.cuCtxSynchronize();
 	stamps->told_ns = now_ns();

@@ -29,6 +29,14 @@ int drill_gpu_start(struct drill_gpu *gpu, struct gw_error *ret_error);
 /* Runs two good kernels and checks what they wrote. Returns a CUresult, or -EIO for wrong data. */
 int drill_gpu_good(struct drill_gpu *gpu);
 
+/* Fill BYTES of device memory at ADDRESS, and count the words that are not so any more (RET_BAD). They wait for
+ * the device. Return a CUresult. */
+int drill_gpu_fill(struct drill_gpu *gpu, uint64_t address, uint64_t bytes);
+int drill_gpu_check(struct drill_gpu *gpu, uint64_t address, uint64_t bytes, uint64_t *ret_bad);
+
+/* Launches an empty kernel and waits for it. Returns a CUresult. */
+int drill_gpu_round_trip(struct drill_gpu *gpu);
+
 /* Launches the bad kernel of KIND, waits, and returns what CUDA says. */
 int drill_gpu_fault(struct drill_gpu *gpu, int kind, struct drill_stamps *stamps);
 

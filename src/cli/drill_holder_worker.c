@@ -18,10 +18,9 @@
 
 #include "cli/commands.h"
 #include "cli/drill.h"
+#include "cli/drill_child.h"
 #include "cli/drill_gpu_worker.h"
 #include "common/fd.h"
-
-#define SOCKET 3
 
 struct holder {
 	struct drill_gpu gpu;
@@ -78,7 +77,7 @@ static int say_hello(const struct drill_hello *hello, int fd)
 		rights->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(rights), &fd, sizeof(int));
 	}
-	return sendmsg(SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return sendmsg(DRILL_CHILD_SOCKET, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* A child that never calls CUDA, as a data loader: it inherits every descriptor. */
@@ -89,7 +88,7 @@ static void fork_loader(void)
 	if (fork() != 0)
 		return;
 	/* The drill closes its end when it has seen enough. */
-	while (recv(SOCKET, &byte, 1, 0) > 0)
+	while (recv(DRILL_CHILD_SOCKET, &byte, 1, 0) > 0)
 		continue;
 	_exit(0);
 }
@@ -104,7 +103,7 @@ static void end_cleanly(struct holder *holder)
 /* Waits for its end. */
 static void wait_and_end(struct holder *holder, int signal_fd)
 {
-	struct pollfd fds[] = {{.fd = SOCKET, .events = POLLIN},
+	struct pollfd fds[] = {{.fd = DRILL_CHILD_SOCKET, .events = POLLIN},
 			       {.fd = signal_fd, .events = POLLIN}};
 	struct drill_stamps stamps;
 

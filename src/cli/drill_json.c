@@ -36,10 +36,11 @@ static json_t *result_of(int32_t value)
 
 /* Words of the schema; those of the tables are for people and may change. */
 static const char *const source_ids[] = {
-	[GW_SOURCE_UNKNOWN] = "unknown", [GW_SOURCE_RESULT] = "result",
-	[GW_SOURCE_DEATH] = "death",	 [GW_SOURCE_DEADLINE] = "deadline",
-	[GW_SOURCE_REQUEST] = "request", [GW_SOURCE_KERNEL_LOG] = "kernel_log",
-	[GW_SOURCE_NVML] = "nvml_event", [GW_SOURCE_PROTOCOL] = "protocol",
+	[GW_SOURCE_UNKNOWN] = "unknown",     [GW_SOURCE_RESULT] = "result",
+	[GW_SOURCE_DEATH] = "death",	     [GW_SOURCE_DEADLINE] = "deadline",
+	[GW_SOURCE_REQUEST] = "request",     [GW_SOURCE_KERNEL_LOG] = "kernel_log",
+	[GW_SOURCE_NVML] = "nvml_event",     [GW_SOURCE_PROTOCOL] = "protocol",
+	[GW_SOURCE_ERROR_LOG] = "error_log", [GW_SOURCE_HEARTBEAT] = "heartbeat",
 };
 
 static const char *const way_ids[DRILL_WAYS] = {
@@ -53,19 +54,71 @@ static const char *source_id(uint32_t source)
 								   : source_ids[0];
 }
 
-static json_t *crash_object(const struct drill_crash *crash)
+static json_t *row_object(const struct drill *drill, enum drill_level level, bool state,
+			  const struct drill_row *row)
 {
-	const struct drill_kind *kind = &drill_kinds[crash->kind];
+	static const char *const standbys[] = {[GW_STANDBY_COLD] = "cold",
+					       [GW_STANDBY_PRIMED] = "primed",
+					       [GW_STANDBY_HOT] = "hot"};
+	json_t *standby = level == LEVEL_BY_HAND || row->standby > GW_STANDBY_HOT
+				  ? json_null()
+				  : json_string(standbys[row->standby]);
 
 	return json_pack(
-		"{s:s, s:s, s:b, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i}", "kind",
-		kind->name, "text", kind->text, "ok", crash->ok, "expected_cuda", kind->cuda,
-		"cuda", result_of(crash->cuda), "noticed_by", source_id(crash->source),
-		"noticed_ns", number(crash->after_ns[MARK_NOTICED]), "gone_ns",
-		number(crash->after_ns[MARK_GONE]), "memory_back_ns",
-		number(crash->after_ns[MARK_BACK]), "next_good_ns",
-		number(crash->after_ns[MARK_GOOD]), "by_hand_ns", number(crash->cold_ns),
-		"reset_result", crash->reset_result, "after_reset_result", crash->reset_next);
+		"{s:s, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "level",
+		drill_level_id(level), "standby", standby, "state_bytes",
+		number(state ? drill->options.state_bytes : 0), "ok", row->ok, "cuda",
+		result_of(row->cuda), "noticed_by", source_id(row->source), "noticed_ns",
+		number(row->after_ns[MARK_SIGN]), "fenced_ns", number(row->after_ns[MARK_FENCED]),
+		"ready_ns", number(row->after_ns[MARK_READY]), "next_good_ns",
+		number(row->after_ns[MARK_GOOD]), "gone_ns", number(row->after_ns[MARK_GONE]),
+		"bystander_stall_ns", number(row->stall_ns), "state_checked_ns",
+		number(row->after_ns[MARK_CHECKED]), "state_intact",
+		state ? json_boolean(row->intact) : json_null());
+}
+
+static json_t *rows_array(const struct drill *drill, const struct drill_crash *crash, bool *ret_ok)
+{
+	json_t *array = json_array();
+
+	*ret_ok = true;
+	for (int level = 0; level < DRILL_LEVELS; level++) {
+		for (int state = 0; state < 2; state++) {
+			const struct drill_row *row = &crash->rows[level][state];
+
+			if (!row->ran)
+				continue;
+			*ret_ok = *ret_ok && row->ok;
+			(void)json_array_append_new(
+				array, row_object(drill, (enum drill_level)level, state, row));
+		}
+	}
+	return array;
+}
+
+/* What a row knows, or null where there is none. */
+static json_t *mark(const struct drill_row *row, enum drill_mark mark_of_row)
+{
+	return row->ran ? number(row->after_ns[mark_of_row]) : json_null();
+}
+
+/* Members from before there were levels tell of a pool without standbys. */
+static json_t *crash_object(const struct drill *drill, const struct drill_crash *crash)
+{
+	const struct drill_kind *kind = &drill_kinds[crash->kind];
+	const struct drill_row *cold = &crash->rows[LEVEL_COLD][0];
+	bool ok;
+	json_t *rows = rows_array(drill, crash, &ok);
+
+	return json_pack("{s:s, s:s, s:b, s:i, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "kind", kind->name, "text", kind->text, "ok", ok, "expected_cuda",
+			 kind->cuda, "cuda", result_of(cold->ran ? cold->cuda : -1), "noticed_by",
+			 source_id(cold->source), "noticed_ns", mark(cold, MARK_SIGN), "gone_ns",
+			 mark(cold, MARK_GONE), "memory_back_ns", mark(cold, MARK_BACK),
+			 "next_good_ns", mark(cold, MARK_GOOD), "by_hand_ns",
+			 mark(&crash->rows[LEVEL_BY_HAND][0], MARK_GOOD), "reset_result",
+			 result_of(crash->reset_result), "after_reset_result",
+			 result_of(crash->reset_next), "levels", rows);
 }
 
 static json_t *release_object(const struct drill_release *release)
@@ -83,7 +136,7 @@ static json_t *crash_array(const struct drill *drill)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < drill->n_crash; i++)
-		(void)json_array_append_new(array, crash_object(&drill->crash[i]));
+		(void)json_array_append_new(array, crash_object(drill, &drill->crash[i]));
 	return array;
 }
 
@@ -96,17 +149,26 @@ static json_t *release_array(const struct drill *drill)
 	return array;
 }
 
+static json_t *notes_array(const struct drill *drill)
+{
+	json_t *array = json_array();
+
+	for (size_t i = 0; i < drill->n_notes; i++)
+		(void)json_array_append_new(array, json_string(drill->notes[i]));
+	return array;
+}
+
 int drill_json(const struct drill *drill)
 {
 	json_t *gpu = json_pack("{s:i, s:o, s:o, s:o}", "device", drill->options.device, "name",
 				text(drill->device.name), "uuid", text(drill->device.uuid),
 				"driver", text(drill->driver.driver));
 	json_t *root =
-		json_pack("{s:i, s:b, s:o, s:i, s:o, s:o, s:o, s:o}", "schema", 1, "emulated",
+		json_pack("{s:i, s:b, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "schema", 1, "emulated",
 			  nodes_emulated(), "gpu", gpu, "repeat", (int)drill->options.repeat,
 			  "crash", crash_array(drill), "release", release_array(drill),
 			  "used_before_bytes", number(drill->used_before_bytes), "used_after_bytes",
-			  number(drill->used_after_bytes));
+			  number(drill->used_after_bytes), "notes", notes_array(drill));
 	int result = root && json_dumpf(root, stdout, JSON_INDENT(2)) == 0 ? 0 : -ENOMEM;
 
 	(void)putchar('\n');

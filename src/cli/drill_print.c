@@ -34,13 +34,40 @@ const char *drill_way_name(enum drill_way way)
 	return "?";
 }
 
+const char *drill_level_id(enum drill_level level)
+{
+	static const char *const ids[DRILL_LEVELS] = {
+		[LEVEL_BY_HAND] = "by-hand", [LEVEL_COLD] = "cold",   [LEVEL_PRIMED] = "primed",
+		[LEVEL_HOT] = "hot",	     [LEVEL_HOT_1] = "hot-1",
+	};
+
+	return (size_t)level < DRILL_LEVELS ? ids[level] : "?";
+}
+
+const char *drill_level_name(enum drill_level level)
+{
+	static const char *const names[DRILL_LEVELS] = {
+		[LEVEL_BY_HAND] = "by hand",	     [LEVEL_COLD] = "cold",
+		[LEVEL_PRIMED] = "primed",	     [LEVEL_HOT] = "hot",
+		[LEVEL_HOT_1] = "hot, 1 connection",
+	};
+
+	return (size_t)level < DRILL_LEVELS ? names[level] : "?";
+}
+
 const char *drill_source_name(uint32_t source)
 {
 	static const char *const names[] = {
-		[GW_SOURCE_UNKNOWN] = "unknown",    [GW_SOURCE_RESULT] = "its result",
-		[GW_SOURCE_DEATH] = "its death",    [GW_SOURCE_DEADLINE] = "a deadline",
-		[GW_SOURCE_REQUEST] = "a request",  [GW_SOURCE_KERNEL_LOG] = "the kernel log",
-		[GW_SOURCE_NVML] = "an NVML event", [GW_SOURCE_PROTOCOL] = "the ward's checks",
+		[GW_SOURCE_UNKNOWN] = "unknown",
+		[GW_SOURCE_RESULT] = "its result",
+		[GW_SOURCE_DEATH] = "its death",
+		[GW_SOURCE_DEADLINE] = "a deadline",
+		[GW_SOURCE_REQUEST] = "a request",
+		[GW_SOURCE_KERNEL_LOG] = "the kernel log",
+		[GW_SOURCE_NVML] = "an NVML event",
+		[GW_SOURCE_PROTOCOL] = "the ward's checks",
+		[GW_SOURCE_ERROR_LOG] = "CUDA's error log",
+		[GW_SOURCE_HEARTBEAT] = "no heartbeat",
 	};
 
 	return source < sizeof(names) / sizeof(names[0]) ? names[source] : "unknown";
@@ -77,44 +104,99 @@ static void print_head(const struct drill *drill)
 				     : "without the delays of a real one");
 }
 
-static void print_crash_table(const struct drill *drill)
+/* The successor can be less than what was asked for. */
+static void cell_level(struct out_table *table, enum drill_level level, const struct drill_row *row)
 {
-	static const struct out_column columns[] = {
-		{"FAULT", false}, {"CUDA", true},	 {"NOTICED BY", false}, {"NOTICED", true},
-		{"GONE", true},	  {"MEMORY BACK", true}, {"NEXT GOOD", true},	{"BY HAND", true},
-		{"RESET", false}, {"OK", false},
+	bool less = (level == LEVEL_HOT || level == LEVEL_HOT_1) && row->ran &&
+		    row->standby != GW_STANDBY_HOT;
+
+	out_cell(table, 0, "%s%s", drill_level_name(level), less ? ": stayed primed" : "");
+}
+
+static void add_crash_row(const struct drill_crash *crash, enum drill_level level,
+			  struct out_table *table)
+{
+	const struct drill_row *row = &crash->rows[level][0], *state = &crash->rows[level][1];
+	size_t column = 8;
+
+	out_row(table);
+	cell_level(table, level, row);
+	out_cell(table, 1, "%s",
+		 level == LEVEL_BY_HAND ? "CUDA's result" : drill_source_name(row->source));
+	cell_ms(table, 2, row->after_ns[MARK_SIGN]);
+	cell_ms(table, 3, row->after_ns[MARK_FENCED]);
+	cell_ms(table, 4, row->after_ns[MARK_READY]);
+	cell_ms(table, 5, row->after_ns[MARK_GOOD]);
+	cell_ms(table, 6, row->after_ns[MARK_GONE]);
+	cell_ms(table, 7, row->stall_ns);
+	if (state->ran) {
+		cell_ms(table, column++, state->after_ns[MARK_GOOD]);
+		out_cell(table, column++, "%s", state->intact ? "intact" : "CHANGED");
+		if (level == LEVEL_BY_HAND)
+			out_cell(table, column - 1, "%s", state->intact ? "copied" : "WRONG");
+	}
+	cell_ok(table, column, row->ok && (!state->ran || state->ok));
+}
+
+static void print_crash_table(const struct drill *drill, const struct drill_crash *crash)
+{
+	static const struct out_column all[] = {
+		{"STANDBY", false},   {"FIRST SIGN", false}, {"SIGN", true}, {"FENCED", true},
+		{"READY", true},      {"GOOD", true},	     {"GONE", true}, {"STALL", true},
+		{"WITH STATE", true}, {"STATE", false},	     {"OK", false},
 	};
-	static struct out_table table = {.columns = columns,
-					 .n_columns = sizeof(columns) / sizeof(columns[0])};
+	struct out_column columns[OUT_COLUMNS_MAX];
+	static struct out_table table;
+	size_t n = sizeof(all) / sizeof(all[0]);
 
-	for (size_t i = 0; i < drill->n_crash; i++) {
-		const struct drill_crash *crash = &drill->crash[i];
-
-		out_row(&table);
-		out_cell(&table, 0, "%s", drill_kinds[crash->kind].text);
-		out_cell(&table, 1, "%d", crash->cuda);
-		out_cell(&table, 2, "%s", drill_source_name(crash->source));
-		cell_ms(&table, 3, crash->after_ns[MARK_NOTICED]);
-		cell_ms(&table, 4, crash->after_ns[MARK_GONE]);
-		cell_ms(&table, 5, crash->after_ns[MARK_BACK]);
-		cell_ms(&table, 6, crash->after_ns[MARK_GOOD]);
-		cell_ms(&table, 7, crash->cold_ns);
-		out_cell(&table, 8, "says %d, then %d", crash->reset_result, crash->reset_next);
-		cell_ok(&table, 9, crash->ok);
+	memcpy(columns, all, sizeof(all));
+	if (drill->options.state_bytes == 0) {
+		columns[8] = columns[n - 1];
+		n -= 2;
+	}
+	memset(&table, 0, sizeof(table));
+	table.columns = columns;
+	table.n_columns = n;
+	for (int level = 0; level < DRILL_LEVELS; level++) {
+		if (crash->rows[level][0].ran)
+			add_crash_row(crash, (enum drill_level)level, &table);
 	}
 	out_print(&table);
 }
 
+static void print_words(const struct drill *drill)
+{
+	(void)printf(
+		"\nAll are milliseconds after the launch of the bad kernel, medians of %u. SIGN: "
+		"somebody noticed (FIRST SIGN says\nwho). FENCED: nothing of the old process "
+		"counts any more. READY: its successor takes tasks. GOOD: its first good kernel\n"
+		"is done. GONE: the old process is. STALL: the longest that a healthy process "
+		"beside them waited for an empty kernel.\n",
+		drill->options.repeat);
+	if (drill->options.state_bytes > 0)
+		(void)printf("WITH STATE: GOOD again, where that kernel reads %" PRIu64
+			     " MiB of state that outlives workers; by hand it is copied from the\n"
+			     "host's memory again. STATE: every word of it was looked at.\n",
+			     drill->options.state_bytes >> 20);
+	(void)printf("By hand: without gpuward, a program that waits for CUDA's error, exits, is "
+		     "waited for and started again.\n");
+}
+
 static void print_crash(const struct drill *drill)
 {
-	(void)printf("\nFaults (milliseconds after the launch, median of %u)\n\n",
-		     drill->options.repeat);
-	print_crash_table(drill);
-	drill_chart(drill);
-	(void)printf(
-		"\nBY HAND: without gpuward, a program alone on the GPU that waits for CUDA's error, exits, is "
-		"waited for and started again.\nRESET: what cuDevicePrimaryCtxReset says in "
-		"the process that faulted, and what its next call says.\n");
+	for (size_t i = 0; i < drill->n_crash; i++) {
+		const struct drill_crash *crash = &drill->crash[i];
+		const struct drill_kind *kind = &drill_kinds[crash->kind];
+
+		(void)printf("\nFault: %s (%s, CUDA %d)\n\n", kind->text, kind->name, kind->cuda);
+		print_crash_table(drill, crash);
+		drill_chart(crash);
+		if (crash->reset_result >= 0)
+			(void)printf("cuDevicePrimaryCtxReset in the process that faulted says %d, "
+				     "the next call %d.\n",
+				     crash->reset_result, crash->reset_next);
+	}
+	print_words(drill);
 }
 
 static void print_ghost(const struct drill_release *release, struct out_table *table)
@@ -175,6 +257,10 @@ void drill_print(const struct drill *drill)
 		print_crash(drill);
 	if (drill->n_release > 0)
 		print_release(drill);
+	if (drill->n_notes > 0)
+		(void)putchar('\n');
+	for (size_t i = 0; i < drill->n_notes; i++)
+		(void)printf("Note: %s\n", drill->notes[i]);
 	if (drill->used_before_bytes == GW_UNKNOWN || drill->used_after_bytes == GW_UNKNOWN)
 		(void)printf("\nDevice memory in use before and after: unknown\n");
 	else

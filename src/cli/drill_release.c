@@ -18,97 +18,40 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/drill_child.h"
 #include "cli/out.h"
 #include "common/err.h"
 #include "common/fd.h"
 #include "gpu/nodes.h"
 
-#define HELLO_DEADLINE_MS 30000
-#define END_DEADLINE_NS	  30000000000ULL
+#define END_DEADLINE_NS 30000000000ULL
 
 /* A running holder. */
 struct holder {
-	struct spawned process;
-	int socket;
-	int exported_fd;
+	struct drill_child child;
 	uint64_t before_bytes; /* in use on the device before it started */
 	uint64_t used_bytes;   /* while it holds; of a ghost: when the process was gone */
 };
 
-#define HOLDER_NONE ((struct holder){.process = SPAWNED_NONE, .socket = -1, .exported_fd = -1})
+#define HOLDER_NONE ((struct holder){.child = DRILL_CHILD_NONE})
 
-static int spawn_holder(const struct drill *drill, enum drill_way way, struct holder *holder,
+static int start_holder(struct drill *drill, enum drill_way way, struct holder *holder,
 			struct gw_error *ret_error)
 {
-	extern char **environ;
 	char way_text[16], bytes_text[32], device_text[16];
 	const char *const argv[] = {"gpuward",	DRILL_HOLDER, way_text,
 				    bytes_text, device_text,  NULL};
-	int sockets[2];
-	struct spawn spec = {.program = "/proc/self/exe",
-			     .program_fd = -1,
-			     .argv = argv,
-			     .envp = (const char *const *)environ,
-			     .fds = &sockets[1],
-			     .n_fds = 1,
-			     .flags = SPAWN_PDEATHSIG | SPAWN_NEW_GROUP};
+	struct drill_hello hello;
 	int result;
 
 	(void)snprintf(way_text, sizeof(way_text), "%d", (int)way);
 	(void)snprintf(bytes_text, sizeof(bytes_text), "%llu",
 		       (unsigned long long)drill->options.memory_bytes);
 	(void)snprintf(device_text, sizeof(device_text), "%d", drill->options.device);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
-		return err_os(ret_error, errno, "cannot make a socket");
-	holder->socket = sockets[0];
-	result = spawn(&spec, &holder->process, ret_error);
-	fd_close(sockets[1]);
-	return result;
-}
-
-static int receive_hello(struct holder *holder, struct drill_hello *ret_hello)
-{
-	struct iovec part = {ret_hello, sizeof(*ret_hello)};
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	struct pollfd fd = {.fd = holder->socket, .events = POLLIN};
-	struct cmsghdr *rights;
-
-	if (poll(&fd, 1, HELLO_DEADLINE_MS) == 0)
-		return -ETIMEDOUT;
-	if (recvmsg(holder->socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*ret_hello))
-		return -EIO;
-	rights = CMSG_FIRSTHDR(&message);
-	if (rights && rights->cmsg_type == SCM_RIGHTS)
-		memcpy(&holder->exported_fd, CMSG_DATA(rights), sizeof(int));
-	ret_hello->message[sizeof(ret_hello->message) - 1] = '\0';
-	return 0;
-}
-
-static int start_holder(struct drill *drill, enum drill_way way, struct holder *holder,
-			struct gw_error *ret_error)
-{
-	struct drill_hello hello;
-	int result;
-
 	holder->before_bytes = drill_used(drill);
-	result = spawn_holder(drill, way, holder, ret_error);
+	result = drill_child_start(argv, NULL, &holder->child, &hello, ret_error);
 	if (result < 0)
 		return result;
-	result = receive_hello(holder, &hello);
-	if (result == -ETIMEDOUT)
-		return err_set(ret_error, GW_EDRIVER, GW_DOMAIN_OS, ETIMEDOUT,
-			       "CUDA does not answer (%d s)", HELLO_DEADLINE_MS / 1000);
-	if (result < 0)
-		return err_own(ret_error, -EIO, "the process that holds memory ended too early");
-	if (hello.code != 0)
-		return err_own(ret_error, hello.code, "%s", hello.message);
 	if (hello.result != 0)
 		return err_set(ret_error, hello.result == 2 ? -ENOMEM : GW_EDRIVER, GW_DOMAIN_CUDA,
 			       hello.result, "cannot take %llu MiB of device memory: %s",
@@ -123,15 +66,15 @@ static void tell_holder(struct holder *holder, enum drill_way way)
 	switch (way) {
 	case WAY_SIGKILL:
 	case WAY_FORKED:
-		(void)procref_signal(&holder->process.process, SIGKILL);
+		(void)procref_signal(&holder->child.process.process, SIGKILL);
 		break;
 	case WAY_SIGTERM:
-		(void)procref_signal(&holder->process.process, SIGTERM);
+		(void)procref_signal(&holder->child.process.process, SIGTERM);
 		break;
 	case WAY_EXIT:
 	case WAY_FAULT:
 	case WAY_EXPORTED:
-		(void)!send(holder->socket, "e", 1, MSG_NOSIGNAL);
+		(void)!send(holder->child.socket, "e", 1, MSG_NOSIGNAL);
 		break;
 	case DRILL_WAYS:
 		break;
@@ -155,7 +98,7 @@ static void watch_end(struct drill *drill, struct holder *holder, struct drill_r
 	release->gone_ns = release->back_ns = GW_UNKNOWN;
 	while (now_ns() < deadline) {
 		if (release->gone_ns == GW_UNKNOWN &&
-		    procref_reap(&holder->process.process, &end) != 0)
+		    procref_reap(&holder->child.process.process, &end) != 0)
 			release->gone_ns = now_ns() - told;
 		if (release->back_ns == GW_UNKNOWN && !ghost &&
 		    is_back(holder, drill_used(drill), release->bytes))
@@ -164,7 +107,8 @@ static void watch_end(struct drill *drill, struct holder *holder, struct drill_r
 		    (ghost || release->back_ns != GW_UNKNOWN || holder->used_bytes == GW_UNKNOWN))
 			return;
 		if (ghost)
-			(void)procref_wait(&holder->process.process, now_ns() + 1000000U, &end);
+			(void)procref_wait(&holder->child.process.process, now_ns() + 1000000U,
+					   &end);
 	}
 }
 
@@ -194,29 +138,16 @@ static void end_ghost(struct drill *drill, struct holder *holder, struct drill_r
 	holder->used_bytes = used;
 	if (used != GW_UNKNOWN && holder->before_bytes != GW_UNKNOWN)
 		release->held_bytes = used > holder->before_bytes ? used - holder->before_bytes : 0;
-	read_listed(drill, holder->process.process.pid, release);
+	read_listed(drill, holder->child.process.process.pid, release);
 	told = now_ns();
-	fd_closep(&holder->exported_fd);
-	fd_closep(&holder->socket);
+	fd_closep(&holder->child.passed_fd);
+	fd_closep(&holder->child.socket);
 	while (used != GW_UNKNOWN && now_ns() < told + END_DEADLINE_NS) {
 		if (is_back(holder, drill_used(drill), release->bytes)) {
 			release->back_ns = now_ns() - told;
 			return;
 		}
 	}
-}
-
-static void stop_holder(struct holder *holder)
-{
-	struct procref_end end;
-
-	fd_closep(&holder->exported_fd);
-	fd_closep(&holder->socket);
-	if (holder->process.process.pidfd >= 0) {
-		(void)procref_signal(&holder->process.process, SIGKILL);
-		(void)procref_wait(&holder->process.process, now_ns() + END_DEADLINE_NS, &end);
-	}
-	spawn_done(&holder->process);
 }
 
 static int run_once(struct drill *drill, struct drill_release *release)
@@ -237,7 +168,7 @@ static int run_once(struct drill *drill, struct drill_release *release)
 			      (release->back_ns != GW_UNKNOWN || holder.used_bytes == GW_UNKNOWN) &&
 			      (!ghost || release->held_bytes >= release->bytes);
 	}
-	stop_holder(&holder);
+	drill_child_stop(&holder.child);
 	return result;
 }
 
@@ -271,15 +202,12 @@ static int run_way(struct drill *drill, enum drill_way way)
 /* 8 GiB, or half of what is free. Emulated device memory is the machine's own: a little is enough. */
 static int choose_amount(struct drill *drill, struct gw_error *ret_error)
 {
-	struct probe_memory memory = {.free_bytes = GW_UNKNOWN};
+	uint64_t free_bytes = drill_free(drill);
 	uint64_t usual = nodes_emulated() ? UINT64_C(256) << 20 : UINT64_C(8) << 30;
 	uint64_t wanted = drill->options.memory_bytes ? drill->options.memory_bytes : usual;
 
-	if (drill->nvml_index != PROBE_DEVICE_UNKNOWN)
-		(void)probe_ask_memory(&drill->probe, drill->nvml_index, &memory, NULL);
-	if (!drill->options.memory_bytes && memory.free_bytes != GW_UNKNOWN &&
-	    wanted > memory.free_bytes / 2)
-		wanted = memory.free_bytes / 2;
+	if (!drill->options.memory_bytes && free_bytes != GW_UNKNOWN && wanted > free_bytes / 2)
+		wanted = free_bytes / 2;
 	wanted &= ~((UINT64_C(2) << 20) - 1);
 	if (wanted == 0)
 		return err_own(ret_error, -ENOMEM, "no device memory is free on device %d",

@@ -13,13 +13,19 @@
 
 #include <gpuward.h>
 
-#define DRILL_KINDS  7
-#define DRILL_HOLDER "drill-holder"
+#define DRILL_KINDS	7
+#define DRILL_HOLDER	"drill-holder"
+#define DRILL_BYSTANDER "drill-bystander"
+
+/* The sealed state's name, and what fill() makes it of. */
+#define DRILL_STATE "drill"
+#define DRILL_SEED  2025U
 
 struct drill_kind {
 	const char *name;
 	const char *kernel; /* in gpu/kernels_ptx.h */
 	int32_t cuda;	    /* what CUDA says of it */
+	int32_t xid;	    /* what the kernel log says of it */
 	const char *text;
 };
 
@@ -37,14 +43,27 @@ struct drill_order {
 	char stamps_path[256];
 };
 
-/* "fault" and "good". */
+/* Input of "make", and of "good" where it is to look at the state. */
+struct drill_state_order {
+	uint64_t bytes; /* a multiple of 2 MiB; 0: no state */
+};
+
+/* Output of "good". It was written in a worker: the host checks what it relies on. */
+struct drill_good {
+	uint64_t good_ns;    /* the first good kernel was done: on the state, where there is one */
+	uint64_t checked_ns; /* all of the state was looked at; GW_UNKNOWN without one */
+	uint64_t bad_words;  /* of the state, that are not as they were made */
+};
+
+/* "fault", "good" and "make", which makes the sealed state. */
 extern const struct gw_function drill_functions[];
 
 /* What a bare child is to do: the argument of drill_bare_run(). */
 struct drill_bare_order {
 	int32_t kind;
 	int32_t device;
-	bool reset; /* after the fault, try what does not work */
+	bool reset;	      /* after the fault, try what does not work */
+	uint64_t state_bytes; /* what is copied to the device again; 0: nothing */
 };
 
 /* What it did, in memory that it shares with its parent. */
@@ -53,17 +72,28 @@ struct drill_bare {
 	int32_t fault_result;
 	int32_t reset_result;
 	int32_t reset_next;
-	uint64_t good_ns;
+	struct drill_good good;
 };
+
+/* Where the host's copy of the state begins in that memory, and how large it is with it. */
+#define DRILL_BARE_STATE	4096U
+#define DRILL_BARE_BYTES(state) (DRILL_BARE_STATE + (state))
 
 /* For gw_isolate(): faults in its first process, runs a good kernel in the next. */
 int drill_bare_run(const struct gw_isolated *run);
 
-/* The holder's first words to the drill, on descriptor 3; exported memory comes with it. */
+/* The first words of holder and bystander to the drill, on descriptor 3; exported memory comes with it. */
 struct drill_hello {
 	int32_t result; /* CUresult, or 0 */
 	int32_t code;	/* of the error, or 0 */
 	char message[240];
+};
+
+/* What the drill asks its bystander, and what it answers: its longest round trip that overlaps a span of time,
+ * or GW_UNKNOWN where it does not remember that far back. The answer comes after a round trip that began later. */
+struct drill_span {
+	uint64_t from_ns;
+	uint64_t to_ns;
 };
 
 #endif

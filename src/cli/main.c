@@ -26,6 +26,7 @@ struct command {
 static const struct command commands[] = {
 	{"drill", "stage GPU faults and memory releases, and watch the recovery", command_drill},
 	{DRILL_HOLDER, NULL, command_drill_holder},
+	{DRILL_BYSTANDER, NULL, command_drill_bystander},
 };
 
 static void print_help(FILE *to)

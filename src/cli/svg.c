@@ -340,15 +340,15 @@ static int draw_legend(const struct layout *layout)
 	return y;
 }
 
-static void draw_head(const struct layout *layout, int height)
+static void draw_head(const struct layout *layout, int y, int height)
 {
 	const struct svg_chart *chart = layout->chart;
 
 	(void)fprintf(
 		layout->to,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"%d\" height=\"%d\" "
-		"viewBox=\"0 0 %d %d\">\n<title>",
-		WIDTH, height, WIDTH, height);
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%d\" width=\"%d\" "
+		"height=\"%d\" viewBox=\"0 0 %d %d\">\n<title>",
+		y, WIDTH, height, WIDTH, height);
 	xml_put(layout->to, chart->title, 200);
 	(void)fprintf(
 		layout->to,
@@ -361,29 +361,56 @@ static void draw_head(const struct layout *layout, int height)
 			 chart->subtitle, (WIDTH - 2 * MARGIN) / LETTER);
 }
 
-void svg_draw(FILE *to, const struct svg_chart *chart)
+/* Draws it Y below the top, or with no file only finds its height, which is returned. */
+static int draw_at(FILE *to, const struct svg_chart *chart, int y)
 {
 	struct layout layout = lay_out(NULL, chart);
 	int height = draw_legend(&layout) + MARGIN;
 
 	layout.to = to;
-	draw_head(&layout, height);
+	if (!to)
+		return height;
+	draw_head(&layout, y, height);
 	draw_axis(&layout);
 	for (size_t i = 0; i < chart->n_rows; i++)
 		draw_row(&layout, i);
 	(void)draw_legend(&layout);
 	(void)fputs("</svg>\n", to);
+	return height;
 }
 
-int svg_save(const char *path, const struct svg_chart *chart, struct gw_error *ret_error)
+void svg_draw(FILE *to, const struct svg_chart *chart)
+{
+	(void)draw_at(to, chart, 0);
+}
+
+void svg_draw_all(FILE *to, const struct svg_chart *charts, size_t count)
+{
+	int height = 0, y = 0;
+
+	for (size_t i = 0; i < count; i++)
+		height += draw_at(NULL, &charts[i], 0);
+	(void)fprintf(to,
+		      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+		      "viewBox=\"0 0 %d %d\">\n",
+		      WIDTH, height, WIDTH, height);
+	for (size_t i = 0; i < count; i++)
+		y += draw_at(to, &charts[i], y);
+	(void)fputs("</svg>\n", to);
+}
+
+int svg_save(const char *path, const struct svg_chart *charts, size_t count,
+	     struct gw_error *ret_error)
 {
 	cleanup_free char *text = NULL;
 	size_t bytes = 0;
 	FILE *memory = open_memstream(&text, &bytes);
 	bool failed;
 
-	if (memory)
-		svg_draw(memory, chart);
+	if (memory && count == 1)
+		svg_draw(memory, charts);
+	else if (memory)
+		svg_draw_all(memory, charts, count);
 	failed = !memory || ferror(memory);
 	if ((memory && fclose(memory) != 0) || failed)
 		return err_os(ret_error, ENOMEM, "no memory for the picture '%.100s'", path);

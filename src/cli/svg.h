@@ -86,7 +86,11 @@ struct svg_chart {
 /* Draws CHART to TO, whose errors are the caller's to look at. */
 void svg_draw(FILE *to, const struct svg_chart *chart);
 
-/* Draws CHART into the file PATH: the whole picture, or the file as it was (replace.h). Returns 0, -ENOMEM or -errno. */
-int svg_save(const char *path, const struct svg_chart *chart, struct gw_error *ret_error);
+/* Draws COUNT charts below each other, each with an axis of its own. */
+void svg_draw_all(FILE *to, const struct svg_chart *charts, size_t count);
+
+/* Draws COUNT charts into the file PATH: the whole picture, or the file as it was (replace.h). Returns 0, -ENOMEM or -errno. */
+int svg_save(const char *path, const struct svg_chart *charts, size_t count,
+	     struct gw_error *ret_error);
 
 #endif

@@ -9,6 +9,7 @@ usage: drill.py GPUWARD
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -19,6 +20,8 @@ import helper
 CODES = {"null": 700, "oob": 700, "misaligned": 716, "assert": 710, "trap": 719, "shared": 715, "stack": 700}
 WAYS = ["sigkill", "sigterm", "exit", "fault", "exported", "forked"]
 GHOSTS = ["exported", "forked"]
+LEVELS = {"by-hand": None, "cold": "cold", "primed": "primed", "hot": "hot", "hot-1": "hot"}
+XID_TELLS_NOT = ("assert", "trap")
 
 
 class Drill(helper.CommandLine):
@@ -34,26 +37,39 @@ class Drill(helper.CommandLine):
 
     def test_text(self):
         self.machine("delays=zero")
-        done = self.drill("all", "--memory", "64")
+        done = self.drill("all", "--all", "--memory", "64", "--state", "4")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("emulated", done.stdout.splitlines()[0])
         self.assertIn("without the delays", done.stdout)
-        self.assertNotRegex(done.stdout, r"\bNO\b")
+        self.assertNotRegex(done.stdout, r"\b(NO|CHANGED|WRONG)\b")
         for kind, code in CODES.items():
-            self.assertRegex(done.stdout, rf"(?m)^  {kind} +[#\-nxmG]*G$")
-            self.assertIn(f"says 0, then {code}", done.stdout)
+            self.assertIn(f"({kind}, CUDA {code})", done.stdout)
+            self.assertIn(f"says 0, the next call {code}.", done.stdout)
+        for level in ("by hand", "cold", "primed", "hot", "hot, 1 connection"):
+            self.assertEqual(len(re.findall(rf"(?m)^{level} .* yes$", done.stdout)), len(CODES), level)
+            self.assertEqual(len(re.findall(rf"(?m)^  {level} +[#.\-nx]*G  [\d.]+ ms$", done.stdout)), len(CODES), level)
         for shade in ("# not noticed yet", "- recovering", ". the same without gpuward"):
             self.assertIn(shade, done.stdout)
+        self.assertIn("4 MiB of state", done.stdout)
         self.assertIn("Device memory in use: 0 MiB before, 0 MiB after", done.stdout)
+        self.assertNotIn("Note:", done.stdout)
         self.assertTrue(done.stdout.isascii())
+
+    def test_nothing_named_is_both_with_few_kinds(self):
+        self.machine("delays=zero")
+        done = self.drill("--state", "0", "--memory", "64")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(re.findall(r"(?m)^Fault: .*\((\w+), CUDA", done.stdout), ["null", "trap"])
+        self.assertIn("Releases", done.stdout)
+        self.assertNotIn("STATE", done.stdout)
 
     def test_utf8(self):
         self.machine("delays=zero")
         self.environment["LC_ALL"] = "C.UTF-8"
-        self.assertIn("\u2591", self.drill("crash", "--kinds", "null").stdout)
+        self.assertIn("\u2591", self.drill("crash", "--kinds", "null", "--levels", "cold").stdout)
 
     def test_delays_of_a_real_one(self):
-        done = self.drill("crash", "--kinds", "assert")
+        done = self.drill("crash", "--kinds", "assert", "--levels", "cold,hot")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("with delays as measured on an H200, but for the end of a process", done.stdout)
 
@@ -62,18 +78,57 @@ class Drill(helper.CommandLine):
             self.assertIsInstance(row[key], int, key)
             self.assertGreaterEqual(row[key], 0, key)
 
-    def check_crash(self, row):
+    def check_level(self, row, kind, state_bytes):
+        self.assertEqual(set(row), {
+            "level", "standby", "state_bytes", "ok", "cuda", "noticed_by", "noticed_ns", "fenced_ns", "ready_ns",
+            "next_good_ns", "gone_ns", "bystander_stall_ns", "state_checked_ns", "state_intact"})
+        self.assertIs(row["ok"], True)
+        self.assertEqual((row["standby"], row["state_bytes"]), (LEVELS[row["level"]], state_bytes))
+        self.check_numbers(row, "noticed_ns", "next_good_ns", "gone_ns", "bystander_stall_ns")
+        self.assertLessEqual(row["noticed_ns"], row["next_good_ns"])
+        if row["level"] == "by-hand":
+            self.assertEqual((row["fenced_ns"], row["ready_ns"], row["cuda"]), (None, None, CODES[kind]))
+            self.assertLessEqual(row["gone_ns"], row["next_good_ns"])
+        else:
+            self.check_numbers(row, "fenced_ns", "ready_ns")
+            self.assertLessEqual(row["noticed_ns"], row["fenced_ns"])
+            self.assertLessEqual(row["fenced_ns"], row["ready_ns"])
+            self.assertLessEqual(row["ready_ns"], row["next_good_ns"])
+            self.check_cuda(row, kind)
+        if state_bytes:
+            self.assertIs(row["state_intact"], True)
+            self.assertGreaterEqual(row["state_checked_ns"], row["next_good_ns"])
+        else:
+            self.assertEqual((row["state_intact"], row["state_checked_ns"]), (None, None))
+
+    def check_cuda(self, row, kind):
+        """What the kernel log says of a trap and of a failed assert is the same."""
+        if row["cuda"] is None:
+            self.assertEqual(row["noticed_by"], "kernel_log")
+            self.assertIn(kind, XID_TELLS_NOT)
+        else:
+            self.assertEqual(row["cuda"], CODES[kind])
+
+    def check_crash(self, row, state_bytes):
         self.assertEqual(set(row), {
             "kind", "text", "ok", "expected_cuda", "cuda", "noticed_by", "noticed_ns", "gone_ns", "memory_back_ns",
-            "next_good_ns", "by_hand_ns", "reset_result", "after_reset_result"})
+            "next_good_ns", "by_hand_ns", "reset_result", "after_reset_result", "levels"})
         code = CODES[row["kind"]]
         self.assertIs(row["ok"], True)
-        self.assertEqual([row["cuda"], row["expected_cuda"], row["after_reset_result"]], [code] * 3)
+        self.assertEqual([row["expected_cuda"], row["after_reset_result"]], [code] * 2)
+        self.check_cuda(row, row["kind"])
         self.assertEqual(row["reset_result"], 0)
-        self.assertIn(row["noticed_by"], ("result", "death", "kernel_log", "nvml_event"))
+        self.assertIn(row["noticed_by"], ("result", "error_log", "kernel_log"))
         self.check_numbers(row, "noticed_ns", "gone_ns", "memory_back_ns", "next_good_ns", "by_hand_ns")
         self.assertLessEqual(row["noticed_ns"], row["gone_ns"])
         self.assertLess(row["noticed_ns"], row["next_good_ns"])
+        expected = [(level, state) for level in LEVELS for state in (0, state_bytes)]
+        self.assertEqual([(each["level"], each["state_bytes"]) for each in row["levels"]], expected)
+        for each in row["levels"]:
+            self.check_level(each, row["kind"], each["state_bytes"])
+        cold = row["levels"][2]
+        for key in ("noticed_by", "noticed_ns", "gone_ns", "next_good_ns", "cuda"):
+            self.assertEqual(row[key], cold[key])
 
     def check_release(self, row, memory_bytes):
         self.assertEqual(set(row), {"ended_by", "ok", "bytes", "gone_ns", "memory_back_ns", "kept_bytes", "nvml_pid"})
@@ -91,16 +146,17 @@ class Drill(helper.CommandLine):
 
     def test_json(self):
         self.machine("delays=zero")
-        report = self.report("all", "--memory", "64", "--repeat", "2")
+        report = self.report("all", "--all", "--memory", "64", "--repeat", "2", "--state", "3")
         self.assertEqual(set(report), {
-            "schema", "emulated", "gpu", "repeat", "crash", "release", "used_before_bytes", "used_after_bytes"})
+            "schema", "emulated", "gpu", "repeat", "crash", "release", "used_before_bytes", "used_after_bytes", "notes"})
+        self.assertEqual(report["notes"], [])
         self.assertEqual([report["schema"], report["repeat"]], [1, 2])
         self.assertIs(report["emulated"], True)
         self.assertEqual(set(report["gpu"]), {"device", "name", "uuid", "driver"})
         self.assertEqual([row["kind"] for row in report["crash"]], list(CODES))
         self.assertEqual([row["ended_by"] for row in report["release"]], WAYS)
         for row in report["crash"]:
-            self.check_crash(row)
+            self.check_crash(row, 4 << 20)
         for row in report["release"]:
             self.check_release(row, 64 << 20)
         self.assertEqual(report["used_before_bytes"], report["used_after_bytes"])
@@ -119,11 +175,11 @@ class Drill(helper.CommandLine):
 
     def test_a_device_that_a_scheduler_chose(self):
         self.machine("devices=3", "delays=zero")
-        second = self.report("crash", "--device", "1", "--kinds", "null")["gpu"]["uuid"]
+        second = self.report("crash", "--device", "1", "--kinds", "null", "--state", "2")["gpu"]["uuid"]
         for visible in ("2,1", f"2,{second}", f"0,{second[:12]}"):
             self.environment["CUDA_VISIBLE_DEVICES"] = visible
-            report = self.report("crash", "--device", "1", "--kinds", "null")
-            self.check_crash(report["crash"][0])
+            report = self.report("crash", "--device", "1", "--kinds", "null", "--state", "2")
+            self.check_crash(report["crash"][0], 2 << 20)
             self.assertEqual(report["gpu"]["uuid"], second)
         self.assertEqual(self.drill("crash", "--device", "2").returncode, 1)
 

@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 		result = replace_check(argv[2], &error);
 	} else if (argc == 4 && strcmp(argv[1], "save") == 0) {
 		chart = find_case(argv[2]);
-		result = svg_save(argv[3], &chart, &error);
+		result = svg_save(argv[3], &chart, 1, &error);
 	}
 	if (result < 0)
 		(void)fprintf(stderr, "svg-cases: %s\n", error.msg);
