@@ -5,6 +5,7 @@
 
 #include "engine.h"
 #include "export.h"
+#include "limit.h"
 #include "memory.h"
 #include "process.h"
 
@@ -19,16 +20,6 @@ static _Thread_local struct {
 	struct cuda_context *contexts[STACK_DEPTH + 1];
 	int depth;
 } stack;
-
-/*
- * Measured: limits are at least these, and with all three of them there a context costs 329 MiB and not
- * 527. (The stack can be smaller, which changes nothing.)
- */
-static const size_t small_limits[CONTEXT_LIMITS] = {256, 512 << 10, 4 << 20};
-static const size_t default_limits[CONTEXT_LIMITS] = {1024, 8650752, 8 << 20};
-
-/* Local memory of a thread, of which the stack is a part. */
-#define STACK_MAX (512U << 10)
 
 static unsigned int primary_flags[SOFT_DEVICES_MAX];
 
@@ -82,7 +73,7 @@ static struct cuda_context *find_primary(int device)
 	return one;
 }
 
-static int charge(struct cuda_context *context, uint64_t bytes)
+int context_charge(struct cuda_context *context, uint64_t bytes)
 {
 	struct table *table = &process.table;
 	struct table_client *entry;
@@ -103,7 +94,7 @@ static int charge(struct cuda_context *context, uint64_t bytes)
 	return result;
 }
 
-static void discharge(struct cuda_context *context)
+void context_discharge(const struct cuda_context *context)
 {
 	struct table *table = &process.table;
 
@@ -127,11 +118,10 @@ static int make(struct cuda_context **ret_context, int device, bool primary, uns
 	context->machine_device = process_device(device);
 	context->primary = primary;
 	context->flags = flags;
-	for (int i = 0; i < CONTEXT_LIMITS; i++)
-		context->limits[i] = default_limits[i];
+	limit_init(context);
 	result = engine_new(context, &context->engines);
 	if (!result) {
-		result = charge(context, process.machine.settings.context_bytes);
+		result = context_charge(context, process.machine.settings.context_bytes);
 		if (result)
 			engine_free_all(context);
 	}
@@ -159,7 +149,7 @@ static void destroy(struct cuda_context *context)
 		primary_flags[context->device] = 0;
 	memory_free_of(context);
 	engine_free_all(context);
-	discharge(context);
+	context_discharge(context);
 }
 
 static int check_device(int device)
@@ -339,66 +329,4 @@ SOFT_EXPORT int cuCtxSynchronize(void)
 	if (!result)
 		result = engine_wait_all(context_current());
 	return process_leave("cuCtxSynchronize", result);
-}
-
-static bool is_small(const struct cuda_context *context)
-{
-	for (int i = 0; i < CONTEXT_LIMITS; i++) {
-		if (context->limits[i] > small_limits[i])
-			return false;
-	}
-	return true;
-}
-
-/* What the driver makes of VALUE, as measured. */
-static size_t rounded_limit(int limit, size_t value)
-{
-	if (limit == CUDA_LIMIT_STACK_SIZE)
-		return (value + 15) / 16 * 16;
-	return value > small_limits[limit] ? value : small_limits[limit];
-}
-
-/* The new cost is taken before the old one is given back, so a failure changes nothing. */
-static int set_limit(struct cuda_context *context, int limit, size_t value)
-{
-	struct cuda_context before = *context;
-	bool was_small = is_small(context);
-	int result;
-
-	if (limit == CUDA_LIMIT_STACK_SIZE && value > STACK_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	context->limits[limit] = rounded_limit(limit, value);
-	if (is_small(context) == was_small)
-		return CUDA_SUCCESS;
-	result = charge(context, was_small ? process.machine.settings.context_bytes
-					   : process.machine.settings.context_small_bytes);
-	if (result)
-		*context = before;
-	else
-		discharge(&before);
-	return result;
-}
-
-SOFT_EXPORT int cuCtxSetLimit(int limit, size_t value)
-{
-	int result = process_enter(NEED_CONTEXT);
-
-	if (!result && (limit < 0 || limit >= CONTEXT_LIMITS))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		result = set_limit(context_current(), limit, value);
-	return process_leave("cuCtxSetLimit", result);
-}
-
-SOFT_EXPORT int cuCtxGetLimit(size_t *value, int limit)
-{
-	int result = process_enter(NEED_CONTEXT);
-
-	if (!result && (limit < 0 || limit >= CONTEXT_LIMITS))
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && !value)
-		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*value = context_current()->limits[limit];
-	return process_leave("cuCtxGetLimit", result);
 }

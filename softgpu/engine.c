@@ -13,6 +13,9 @@
 #include "space.h"
 #include "stream.h"
 
+/* Of the work that this engine's thread runs. */
+static _Thread_local size_t running_stack_bytes;
+
 int engine_new(struct cuda_context *context, struct engine **ret_engine)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
@@ -33,6 +36,11 @@ bool engine_is_cut_off(void)
 	cut = process.stopping;
 	(void)pthread_mutex_unlock(&process.lock);
 	return cut;
+}
+
+size_t engine_stack_bytes(void)
+{
+	return running_stack_bytes;
 }
 
 static enum fault copy(const struct work *work)
@@ -59,6 +67,7 @@ static void run(struct engine *engine, struct work *work)
 {
 	enum fault fault;
 
+	running_stack_bytes = work->stack_bytes;
 	fault_await_stall(engine->context->machine_device);
 	fault = work->kind == WORK_KERNEL ? work->kernel->run(work->arguments) : copy(work);
 	if (fault != FAULT_NONE)

@@ -43,7 +43,8 @@ struct work {
 	uint64_t queued_ns;
 	const struct kernel *kernel;
 	uint64_t arguments[ENGINE_ARGUMENTS];
-	uint64_t to; /* device address, or host pointer for WORK_COPY_OUT */
+	size_t stack_bytes; /* the limit, when it was queued */
+	uint64_t to;	    /* device address, or host pointer for WORK_COPY_OUT */
 	uint64_t from;
 	size_t bytes;
 	uint32_t pattern;
@@ -90,5 +91,8 @@ void engine_free_all(struct cuda_context *context);
 
 /* Called by work that is under way, in the engine's thread without the lock: whether it should end. */
 bool engine_is_cut_off(void);
+
+/* The same: how large the stack of its threads can be. */
+size_t engine_stack_bytes(void);
 
 #endif

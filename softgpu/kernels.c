@@ -299,6 +299,25 @@ static enum fault run_fault_stack(const uint64_t *arguments)
 	return (uint32_t)arguments[0] ? FAULT_STACK : store(arguments[1], 0);
 }
 
+/* What a call takes that has 256 bytes of its own: so many of them fit, with each of three stack limits. */
+#define CALL_BYTES 272
+
+/* recurse(u32 n, u32 *out): *out = 1 + 2 + ... + n, with n + 1 calls inside of each other. */
+static enum fault run_recurse(const uint64_t *arguments)
+{
+	uint64_t n = (uint32_t)arguments[0];
+
+	if ((n + 1) * CALL_BYTES > engine_stack_bytes())
+		return FAULT_STACK;
+	return store(arguments[1], (uint32_t)(n * (n + 1) / 2));
+}
+
+/* static_frame(u32 n, u32 *out): *out = n, by way of 16 KiB of the stack. */
+static enum fault run_static_frame(const uint64_t *arguments)
+{
+	return store(arguments[1], (uint32_t)arguments[0]);
+}
+
 static const struct kernel kernels[] = {
 	{"nop", {0}, run_nop},
 	{"fill", {8, 8, 4}, run_fill},
@@ -312,10 +331,12 @@ static const struct kernel kernels[] = {
 	{"fault_null", {0}, run_fault_null},
 	{"fault_oob", {8}, run_fault_oob},
 	{"fault_misaligned", {8}, run_fault_misaligned},
-	{"fault_assert", {4}, run_fault_assert},
+	{"fault_assert", {4}, run_fault_assert, .prints = true},
 	{"fault_trap", {0}, run_fault_trap},
 	{"fault_shared", {4}, run_fault_shared},
 	{"fault_stack", {4, 8}, run_fault_stack},
+	{"recurse", {4, 8}, run_recurse},
+	{"static_frame", {4, 8}, run_static_frame, .frame_bytes = 16384},
 };
 
 const struct kernel *kernel_find(const char *name, size_t length)

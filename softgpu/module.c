@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "export.h"
 #include "kernels.h"
+#include "limit.h"
 #include "machine.h"
 #include "process.h"
 #include "stream.h"
@@ -331,7 +332,11 @@ static int launch(const struct cuda_function *function, struct cuda_stream *stre
 	if (!result)
 		result = stream_engine(stream, &engine);
 	if (!result)
-		result = engine_add(engine, &work, &ticket);
+		result = limit_note_launch(engine->context, work.kernel);
+	if (result)
+		return result;
+	work.stack_bytes = engine->context->limits[CUDA_LIMIT_STACK_SIZE];
+	result = engine_add(engine, &work, &ticket);
 	if (!result)
 		stream_note(stream, ticket);
 	return result;

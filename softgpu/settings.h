@@ -21,7 +21,7 @@ struct settings {
 	uint64_t memory_bytes[SOFT_DEVICES_MAX];
 	uint64_t reserved_bytes;      /* of each device, never available */
 	uint64_t context_bytes;	      /* what a context costs */
-	uint64_t context_small_bytes; /* the same with all limits lowered */
+	uint64_t context_small_bytes; /* the same with the smallest stack */
 	uint64_t primed_bytes;	      /* what cuInit alone costs, on device 0 */
 	uint64_t delays;	      /* 0 none, 1 as measured */
 	uint64_t nvml_hang;

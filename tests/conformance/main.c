@@ -28,9 +28,9 @@
 #define CASE_MS 20000
 
 static const struct suite_case *const groups[] = {
-	cases_device, cases_context,  cases_module, cases_memory, cases_pinned,
-	cases_stream, cases_fault,    cases_fork,   cases_handle, cases_reserve,
-	cases_ipc,    cases_lifetime, cases_nvml,
+	cases_device,  cases_context, cases_limit,    cases_module, cases_memory,
+	cases_pinned,  cases_stream,  cases_fault,    cases_fork,   cases_handle,
+	cases_reserve, cases_ipc,     cases_lifetime, cases_nvml,
 };
 
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))

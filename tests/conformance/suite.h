@@ -38,6 +38,7 @@ extern const struct suite_case cases_fork[];
 extern const struct suite_case cases_handle[];
 extern const struct suite_case cases_ipc[];
 extern const struct suite_case cases_lifetime[];
+extern const struct suite_case cases_limit[];
 extern const struct suite_case cases_memory[];
 extern const struct suite_case cases_module[];
 extern const struct suite_case cases_nvml[];

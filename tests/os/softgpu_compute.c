@@ -277,17 +277,22 @@ static int lower_limits(void *argument)
 {
 	(void)argument;
 	child_context(0);
-	OK(cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, 256));
 	OK(cuCtxSetLimit(CUDA_LIMIT_MALLOC_HEAP_SIZE, MIB));
-	NEED((long)(soft_used_bytes(0) / MIB), 3 + 527);
 	OK(cuCtxSetLimit(CUDA_LIMIT_PRINTF_FIFO_SIZE, 65536));
+	NEED((long)(soft_used_bytes(0) / MIB), 3 + 527);
+	OK(cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, 256));
 	NEED((long)(soft_used_bytes(0) / MIB), 3 + 329);
 	OK(cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, 1024));
 	NEED((long)(soft_used_bytes(0) / MIB), 3 + 527);
+	/* Measured: 2046 MiB more than with 256 B. */
+	OK(cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, 8192));
+	NEED((long)(soft_used_bytes(0) / MIB), 3 + 329 + 2046);
+	NEED(cuCtxSetLimit(CUDA_LIMIT_STACK_SIZE, 65536), CUDA_ERROR_OUT_OF_MEMORY);
+	NEED((long)(soft_used_bytes(0) / MIB), 3 + 329 + 2046);
 	return 0;
 }
 
-static void low_limits_make_a_context_cheap(void **state)
+static void a_small_stack_makes_a_context_cheap(void **state)
 {
 	(void)state;
 	assert_int_equal(child_run(lower_limits, NULL), 0);
@@ -342,7 +347,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(released_handles_give_memory_back, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(memory_is_limited, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(low_limits_make_a_context_cheap, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_small_stack_makes_a_context_cheap, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(bad_calls_have_the_right_results, set_up,
 						tear_down),
 	};
