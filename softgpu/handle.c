@@ -91,7 +91,7 @@ static void drop_uses(struct handle *handle, unsigned int count)
 	if (*link)
 		*link = handle->next;
 	(void)munmap(handle->host, handle->bytes);
-	if (!process_open_table()) {
+	if (!process_open_table_as_is()) {
 		(void)table_drop_hold(&process.table, process.client.index, handle->memory,
 				      handle->memory_id);
 		table_close(&process.table);
@@ -232,7 +232,8 @@ static int import_handle(int fd, uint64_t *ret_handle)
 {
 	struct table *table = &process.table;
 	uint32_t memory;
-	int result = process_open_table();
+	/* The descriptor itself keeps what it stands for. */
+	int result = process_open_table_as_is();
 
 	if (result)
 		return result;

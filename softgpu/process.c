@@ -74,6 +74,11 @@ int process_open_table(void)
 	return process_result(table_open(&process.table, &process.machine));
 }
 
+int process_open_table_as_is(void)
+{
+	return process_result(table_open_as_is(&process.table, &process.machine));
+}
+
 uint32_t process_device(int device)
 {
 	return process.device_index[device];

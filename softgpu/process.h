@@ -54,6 +54,7 @@ int process_leave(const char *function, int result);
 
 /* A transaction of the table. After 0 call table_close(). Returns a CUresult. */
 int process_open_table(void);
+int process_open_table_as_is(void);
 
 /* A CUresult for a negative code of the table. */
 int process_result(int code);

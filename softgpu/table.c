@@ -265,14 +265,14 @@ static int shrink(struct table *table)
 	return table_put_header(table);
 }
 
-static int remove_dead(struct table *table)
+static int remove_dead(struct table *table, bool memories)
 {
 	cleanup_fd int control_fd = machine_device_file(table->machine, -1, O_RDWR);
 
 	if (control_fd < 0)
 		return corrupt(table, "dev/nvidiactl is missing");
 	if (remove_dead_clients(table, control_fd) || remove_dead_holds(table) ||
-	    remove_dead_memories(table, control_fd))
+	    (memories && remove_dead_memories(table, control_fd)))
 		return -EIO;
 	return shrink(table);
 }
@@ -310,14 +310,24 @@ static int read_table(struct table *table)
 	return read_entries(table);
 }
 
-int table_open(struct table *table, struct machine *machine)
+static int open_table(struct table *table, struct machine *machine, bool memories)
 {
 	table->machine = machine;
-	if (lock(table) < 0 || read_table(table) < 0 || remove_dead(table) < 0) {
+	if (lock(table) < 0 || read_table(table) < 0 || remove_dead(table, memories) < 0) {
 		fd_closep(&table->fd);
 		return -EIO;
 	}
 	return 0;
+}
+
+int table_open(struct table *table, struct machine *machine)
+{
+	return open_table(table, machine, true);
+}
+
+int table_open_as_is(struct table *table, struct machine *machine)
+{
+	return open_table(table, machine, false);
 }
 
 /* The lock belongs to this open file description alone, so closing it unlocks. */

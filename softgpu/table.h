@@ -110,6 +110,12 @@ struct table {
  * Returns 0, or -EIO after the trouble was said; only after 0 call table_close().
  */
 int table_open(struct table *table, struct machine *machine);
+/*
+ * The same for a transaction that needs no room: memory that nobody holds any more can still be there. To find
+ * it, each piece that only a descriptor keeps is looked up among the locks of all of them, which with thousands
+ * of pieces takes milliseconds.
+ */
+int table_open_as_is(struct table *table, struct machine *machine);
 void table_close(struct table *table);
 
 /* Writes one changed entry, or the header, to the file. Return 0 or -EIO (said). */

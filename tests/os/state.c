@@ -549,6 +549,31 @@ static void the_host_sees_what_there_is(void **state)
 	soft_dir_free();
 }
 
+/* Thousands of small pieces: each is found, and what the host sees adds up. */
+static void thousands_of_pieces_are_found(void **state)
+{
+	const uint32_t pieces = 2000;
+	struct state_report report;
+	struct gw_pool *pool;
+
+	(void)state;
+	soft_dir_new(NULL);
+	pool = state_open(1);
+	(void)state_run(pool, OPS({OP_MANY, .seed = pieces, .bytes = MIB, .name = "w"}));
+	assert_int_equal(gw_pool_states(pool, NULL, 0), pieces);
+	assert_int_equal(state_stat_of(pool).state_bytes, pieces * 2 * MIB);
+	state_replace_worker(pool, 0);
+	report = state_run(pool, OPS({OP_MAP_MANY, .seed = pieces, .name = "w"},
+				     {OP_MAP_MANY, .seed = pieces, .name = "w"},
+				     {OP_MAP, GW_STATE_READ, .name = "w.1999"},
+				     {OP_MAP, GW_STATE_READ, .expect = -ENOENT, .name = "w.2000"}));
+	print_message("%u pieces: mapped in %.1f ms, looked up in %.3f ms\n", pieces,
+		      (double)report.ops[0].value / 1e6, (double)report.ops[1].value / 1e6);
+	assert_int_equal(report.ops[2].info.address, STATE_BASE + (pieces - 1) * 2 * STATE_GRANULE);
+	gw_pool_close(pool);
+	soft_dir_free();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -568,6 +593,7 @@ int main(void)
 		world_test(an_unsealed_piece_is_waited_for),
 		world_test(a_forked_child_keeps_state_from_passing_on),
 		world_test(the_host_sees_what_there_is),
+		world_test(thousands_of_pieces_are_found),
 	};
 
 	if (gw_is_worker())
