@@ -22,6 +22,7 @@
 #include "common/channel.h"
 #include "common/fd.h"
 #include "common/futex.h"
+#include "common/state_wire.h"
 #include "common/wire.h"
 
 /* Everything before it is the ring. */
@@ -226,7 +227,7 @@ static void abuse_files(struct hostile *h)
 }
 
 /* Sends BYTES bytes of MESSAGE with up to 20 descriptors, which is more than anybody expects. */
-static void send_raw(struct hostile *h, const void *message, size_t bytes)
+static void send_raw(struct hostile *h, int socket, const void *message, size_t bytes)
 {
 	struct iovec data = {.iov_base = (void *)(uintptr_t)message, .iov_len = bytes};
 	union {
@@ -239,7 +240,7 @@ static void send_raw(struct hostile *h, const void *message, size_t bytes)
 
 	if (n_fds > 0) {
 		for (size_t i = 0; i < n_fds; i++)
-			fds[i] = WIRE_WORKER_SOCKET + (int)seed_below(&h->seed, 5);
+			fds[i] = WIRE_WORKER_SOCKET + (int)seed_below(&h->seed, 6);
 		memset(&control, 0, sizeof(control));
 		control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
 						  .cmsg_level = SOL_SOCKET,
@@ -248,7 +249,7 @@ static void send_raw(struct hostile *h, const void *message, size_t bytes)
 		packet.msg_control = &control;
 		packet.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
 	}
-	(void)sendmsg(WIRE_WORKER_SOCKET, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)sendmsg(socket, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void send_message(struct hostile *h)
@@ -267,7 +268,38 @@ static void send_message(struct hostile *h)
 		bytes = message.header.bytes = sizeof(message.fault);
 	if (seed_below(&h->seed, 8) == 0)
 		fill_random(h, (uint8_t *)&message + seed_below(&h->seed, 40), 4);
-	send_raw(h, &message, bytes);
+	send_raw(h, WIRE_WORKER_SOCKET, &message, bytes);
+}
+
+/* Asks for surviving state: anything, with any descriptors, and does not always listen to the answer. */
+static void ask_state(struct hostile *h)
+{
+	struct state_request request = {.number = seed_next(&h->seed),
+					.piece = seed_below(&h->seed, 4),
+					.bytes = evil_number(h),
+					.copy_bytes = evil_number(h),
+					.task = evil_number(h),
+					.kind = (uint32_t)seed_below(&h->seed, 4),
+					.access = (uint32_t)seed_below(&h->seed, 4),
+					.name = {(char)('a' + seed_below(&h->seed, 4))}};
+	size_t bytes =
+		seed_below(&h->seed, 50) ? sizeof(request) : seed_below(&h->seed, sizeof(request));
+	char answer[64];
+
+	state_wire_header(&request.header,
+			  (enum state_wire_type)(1 + seed_below(&h->seed, STATE_USAGE)), bytes);
+	if (seed_below(&h->seed, 2)) {
+		request.bytes = 1;
+		request.copy_bytes = STATE_GRANULE;
+	}
+	if (seed_below(&h->seed, 3))
+		request.piece |= UINT64_C(1) << 32;
+	if (seed_below(&h->seed, 100) == 0)
+		fill_random(h, &request, sizeof(request));
+	send_raw(h, WIRE_WORKER_STATE, &request, bytes);
+	while (seed_below(&h->seed, 3) &&
+	       recv(WIRE_WORKER_STATE, answer, sizeof(answer), MSG_DONTWAIT) > 0)
+		;
 }
 
 /* ---- acts that look honest ---- */
@@ -324,14 +356,14 @@ static void leave(struct hostile *h)
 	case 0:
 		_exit((int)seed_below(&h->seed, 256));
 	case 1:
-		for (int fd = WIRE_WORKER_SOCKET; fd <= WIRE_WORKER_HOST; fd++)
+		for (int fd = WIRE_WORKER_SOCKET; fd <= WIRE_WORKER_STATE; fd++)
 			(void)close(fd);
 		break;
 	case 2:
 		(void)shutdown(WIRE_WORKER_SOCKET, SHUT_RDWR);
 		break;
 	case 3:
-		send_raw(h, "", 0);
+		send_raw(h, WIRE_WORKER_SOCKET, "", 0);
 		break;
 	default:
 		abort();
@@ -341,14 +373,14 @@ static void leave(struct hostile *h)
 }
 
 /* The last of the acts. */
-#define ACT_TALK (1U << 10)
+#define ACT_TALK (3U << 10)
 
 static void act(struct hostile *h, uint32_t allowed)
 {
 	static void (*const acts[])(struct hostile *) = {
 		scribble_ring, scribble_output, spoil_result, spoil_states,
 		spoil_entry,   move_completed,	spoil_words,  punch_hole,
-		abuse_event,   abuse_files,	send_message,
+		abuse_event,   abuse_files,	send_message, ask_state,
 	};
 	uint32_t number = (uint32_t)seed_below(&h->seed, sizeof(acts) / sizeof(acts[0]));
 

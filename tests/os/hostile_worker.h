@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker that attacks its host and its ward with everything that it was given: channel memory, socket,
+ * A worker that attacks its host and its ward with everything that it was given: channel memory, sockets,
  * event descriptor, input memory.
  *
  * Runs in: worker, in place of gw_worker_run(). What it does follows from the seed and its incarnation.
