@@ -138,6 +138,26 @@ static enum fault run_check(const uint64_t *arguments)
 	return bad ? add_wide(arguments[3], bad) : FAULT_NONE;
 }
 
+/* checksum(u32 *p, u64 n, u64 *sum): *sum grows by all words. */
+static enum fault run_checksum(const uint64_t *arguments)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < arguments[1];) {
+		uint32_t *data;
+		uint64_t count;
+		enum fault fault =
+			words(arguments[0] + 4 * i, arguments[1] - i, false, &data, &count);
+
+		if (fault != FAULT_NONE)
+			return fault;
+		for (uint64_t k = 0; k < count; k++)
+			sum += data[k];
+		i += count;
+	}
+	return add_wide(arguments[2], sum);
+}
+
 static void nap(uint64_t ns)
 {
 	struct timespec wait = {.tv_nsec = (long)(ns < 1000000 ? ns : 1000000)};
@@ -323,6 +343,7 @@ static const struct kernel kernels[] = {
 	{"fill", {8, 8, 4}, run_fill},
 	{"add1", {8, 8}, run_add1},
 	{"check", {8, 8, 4, 8}, run_check},
+	{"checksum", {8, 8, 8}, run_checksum},
 	{"spin", {8}, run_spin},
 	{"busy", {8}, run_busy},
 	{"hammer", {8, 8}, run_hammer},

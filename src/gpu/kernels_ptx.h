@@ -9,6 +9,7 @@
  *	fill(u32 *p, u64 n, u32 seed)		p[i] = (u32)(i * 2654435761) ^ seed
  *	add1(u32 *p, u64 n)			p[i] += 1
  *	check(u32 *p, u64 n, u32 seed, u64 *bad)  *bad += how many words are not as fill() left them
+ *	checksum(u32 *p, u64 n, u64 *sum)	*sum += p[i] for all i
  *	spin(u32 *stop)				until *stop is not 0
  *	busy(u64 nanoseconds)
  *	hammer(u32 *p, u64 n)			add1() for ever
@@ -154,6 +155,40 @@ __attribute__((unused)) static const char gpu_kernels_ptx[] =
 "\tadd.u64 %i, %i, %step;\n"
 "\tbra NEXT;\n"
 "DONE:\n"
+"\tret;\n"
+"}\n"
+"\n"
+".visible .entry checksum(.param .u64 p, .param .u64 n, .param .u64 sum)\n"
+"{\n"
+"\t.reg .pred %end;\n"
+"\t.reg .b32 %a, %b, %c, %d, %v;\n"
+"\t.reg .b64 %p, %n, %i, %step, %at, %sum, %part, %before;\n"
+"\tld.param.u64 %p, [p];\n"
+"\tcvta.to.global.u64 %p, %p;\n"
+"\tld.param.u64 %n, [n];\n"
+"\tld.param.u64 %sum, [sum];\n"
+"\tcvta.to.global.u64 %sum, %sum;\n"
+"\tmov.u32 %a, %ctaid.x;\n"
+"\tmov.u32 %b, %ntid.x;\n"
+"\tmov.u32 %c, %tid.x;\n"
+"\tmov.u32 %d, %nctaid.x;\n"
+"\tmul.wide.u32 %step, %b, %d;\n"
+"\tmul.wide.u32 %i, %a, %b;\n"
+"\tcvt.u64.u32 %at, %c;\n"
+"\tadd.u64 %i, %i, %at;\n"
+"\tmov.u64 %part, 0;\n"
+"NEXT:\n"
+"\tsetp.ge.u64 %end, %i, %n;\n"
+"\t@%end bra DONE;\n"
+"\tshl.b64 %at, %i, 2;\n"
+"\tadd.u64 %at, %at, %p;\n"
+"\tld.global.u32 %v, [%at];\n"
+"\tcvt.u64.u32 %at, %v;\n"
+"\tadd.u64 %part, %part, %at;\n"
+"\tadd.u64 %i, %i, %step;\n"
+"\tbra NEXT;\n"
+"DONE:\n"
+"\tatom.global.add.u64 %before, [%sum], %part;\n"
 "\tret;\n"
 "}\n"
 "\n"

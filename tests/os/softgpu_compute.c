@@ -31,6 +31,20 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static uint64_t sum_of(uint64_t memory, uint64_t count)
+{
+	uint64_t sum = 0;
+	uint64_t sum_at = 0;
+	void *checksum[] = {&memory, &count, &sum_at};
+
+	OK(cuMemAlloc_v2(&sum_at, sizeof(sum)));
+	OK(cuMemsetD8_v2(sum_at, 0, sizeof(sum)));
+	OK(child_launch(child_kernel("checksum"), checksum));
+	OK(cuMemcpyDtoH_v2(&sum, sum_at, sizeof(sum)));
+	OK(cuMemFree_v2(sum_at));
+	return sum;
+}
+
 static int fill_and_check(void *argument)
 {
 	uint64_t count = 3 * MIB / 4 + 5;
@@ -45,6 +59,7 @@ static int fill_and_check(void *argument)
 	NEED((long)child_check(memory, count, 77), 0);
 	OK(cuMemcpyDtoH_v2(&word, memory + 4, 4));
 	NEED(word, 2654435761U ^ 77U);
+	NEED((long)sum_of(memory, 3), (long)(77 + (2654435761U ^ 77U) + (1013904226U ^ 77U)));
 	OK(child_launch(child_kernel("add1"), add));
 	NEED((long)child_check(memory, count, 77), (long)count);
 	OK(cuMemFree_v2(memory));
