@@ -26,6 +26,24 @@ void state_begin(struct worker *worker)
 
 static int take_news(struct state_self *self, struct gw_error *ret_error);
 
+/* The ward keeps what it thinks is mapped here. */
+static int tell_unmapped(struct state_self *self, struct gw_error *ret_error)
+{
+	for (uint32_t i = self->table.count; i > 0; i--) {
+		struct state_local *local = &self->table.locals[i - 1];
+		int result = 0;
+
+		if (!local->unmapped)
+			continue;
+		result = state_ask(self, STATE_UNMAP, local->entry.piece, ret_error);
+		if (result < 0)
+			return result;
+		state_table_remove(&self->table, local);
+	}
+	self->owes = false;
+	return 0;
+}
+
 int state_enter(struct state_self **ret_self, struct gw_error *ret_error)
 {
 	if (!only.worker)
@@ -43,7 +61,7 @@ int state_enter(struct state_self **ret_self, struct gw_error *ret_error)
 	if (orders_take(only.worker, ORDER_STATE))
 		(void)take_news(&only, NULL);
 	*ret_self = &only;
-	return 0;
+	return only.owes ? tell_unmapped(&only, ret_error) : 0;
 }
 
 struct state_local *state_find(struct state_self *self, const char *name,
@@ -107,16 +125,17 @@ static void fill_info(const struct state_entry *entry, size_t size, struct gw_st
 	memcpy(ret_info, &info, size < sizeof(info) ? size : sizeof(info));
 }
 
-/* Unmaps LOCAL, and says so to the ward. */
+/* Unmaps LOCAL, and says so to the ward, now or at the next call. */
 static int let_go(struct state_self *self, struct state_local *local, struct gw_error *ret_error)
 {
-	uint64_t piece = local->entry.piece;
 	int result = state_memory_detach(&self->memory, local, ret_error);
 
 	if (result < 0)
 		return result;
-	state_table_remove(&self->table, local);
-	return state_ask(self, STATE_UNMAP, piece, ret_error);
+	local->wanted = false;
+	local->unmapped = true;
+	self->owes = true;
+	return tell_unmapped(self, ret_error);
 }
 
 /* ---- create ---- */
@@ -286,11 +305,29 @@ static int attach(struct state_self *self, const struct state_entry *entry, cons
 	return 0;
 }
 
-/* Asks the ward for a piece that no function here has yet. */
+/* Asks the ward for a piece, and maps it where it is not mapped yet. Returns 0 with *RET_LOCAL, which can be
+ * NULL: the ward thinks that it is mapped here. */
+static int ask_and_attach(struct state_self *self, struct state_talk *talk,
+			  struct state_local **ret_local, struct gw_error *ret_error)
+{
+	const struct state_entry *entry = &talk->answer.entries[0];
+	int result = state_link_ask(&self->link, talk, ret_error);
+
+	if (result == 0 && talk->answer.count != 1)
+		result = err_own(ret_error, GW_EPROTOCOL, "the ward names no state");
+	if (result == 0 && entry->n_fds > 0)
+		result = attach(self, entry, talk->fds, true, ret_error);
+	state_talk_end(talk);
+	if (result == 0)
+		*ret_local = state_table_by_piece(&self->table, entry->piece);
+	return result;
+}
+
+/* Maps a piece that no function here has yet. */
 static int map_from_ward(struct state_self *self, const char *name, enum gw_state_access access,
 			 struct state_local **ret_local, struct gw_error *ret_error)
 {
-	const struct state_entry *entry;
+	struct state_local *local = NULL;
 	struct state_talk talk;
 	int result;
 
@@ -298,21 +335,19 @@ static int map_from_ward(struct state_self *self, const char *name, enum gw_stat
 	talk.request.access = access;
 	result = set_name(&talk, name, ret_error);
 	if (result == 0)
-		result = state_link_ask(&self->link, &talk, ret_error);
+		result = ask_and_attach(self, &talk, &local, ret_error);
+	/* An unmap of which the ward could not be told. */
+	if (result == 0 && !local)
+		result = state_ask(self, STATE_UNMAP, talk.answer.entries[0].piece, ret_error);
+	if (result == 0 && !local)
+		result = ask_and_attach(self, &talk, &local, ret_error);
 	if (result < 0)
 		return result;
-	entry = &talk.answer.entries[0];
-	if (talk.answer.count == 1 && entry->n_fds > 0)
-		result = attach(self, entry, talk.fds, true, ret_error);
-	state_talk_end(&talk);
-	if (result < 0)
-		return result;
-	*ret_local =
-		talk.answer.count == 1 ? state_table_by_piece(&self->table, entry->piece) : NULL;
-	if (!*ret_local)
+	if (!local)
 		return err_own(ret_error, GW_EPROTOCOL,
 			       "the ward thinks that state '%s' is mapped here", name);
-	(*ret_local)->wanted = true;
+	local->wanted = true;
+	*ret_local = local;
 	return 0;
 }
 
@@ -397,14 +432,21 @@ int gw_state_drop(const char *name, struct gw_error *ret_error)
 		return result;
 	state_talk_begin(&talk, STATE_DROP, 0);
 	result = set_name(&talk, name, ret_error);
-	if (result == 0 && state_table_by_name(&self->table, name))
+	if (result < 0)
+		return result;
+	local = state_table_by_name(&self->table, name);
+	if (local)
 		result = state_memory_wait(&self->memory, ret_error);
 	if (result == 0)
 		result = state_link_ask(&self->link, &talk, ret_error);
+	/* It was dropped before, and could not be unmapped then. */
+	if (result == -ENOENT && local)
+		return let_go(self, local, ret_error);
 	if (result < 0 || talk.answer.count != 1)
 		return result;
 	local = state_table_by_piece(&self->table, talk.answer.entries[0].piece);
-	return local ? let_go(self, local, ret_error) : 0;
+	return local ? let_go(self, local, ret_error)
+		     : state_ask(self, STATE_UNMAP, talk.answer.entries[0].piece, ret_error);
 }
 
 /* ---- list ---- */

@@ -48,7 +48,12 @@ int state_copy_all(struct state_self *self, struct state_local *const *locals, u
 
 	for (uint32_t i = 0; i < count && result == 0; i++)
 		result = state_memory_copy(&self->memory, locals[i], back, ret_error);
-	return result < 0 ? result : state_memory_wait(&self->memory, ret_error);
+	if (result == 0)
+		result = state_memory_wait(&self->memory, ret_error);
+	/* What was queued before the failure would fault on what is unmapped then. */
+	if (result < 0)
+		(void)state_memory_wait(&self->memory, NULL);
+	return result;
 }
 
 static void unshadow_all(struct state_self *self, struct state_local *const *locals, uint32_t count)

@@ -149,8 +149,12 @@ static void release_handle(struct state_memory *memory, uint64_t *handle)
 int state_memory_shadow(struct state_memory *memory, struct state_local *local,
 			struct gw_error *ret_error)
 {
-	int result = reserve_shadow(memory, ret_error);
+	int result = 0;
 
+	/* It still is where the driver did not unmap it. */
+	if (local->shadowed)
+		return 0;
+	result = reserve_shadow(memory, ret_error);
 	if (result == 0)
 		result = map(memory, shadow_of(memory, local), local->entry.copy_bytes,
 			     local->committed, CUDA_ACCESS_READWRITE, ret_error);
@@ -161,8 +165,8 @@ int state_memory_shadow(struct state_memory *memory, struct state_local *local,
 void state_memory_unshadow(struct state_memory *memory, struct state_local *local)
 {
 	if (local->shadowed)
-		(void)memory->door->cuMemUnmap(shadow_of(memory, local), local->entry.copy_bytes);
-	local->shadowed = false;
+		local->shadowed = memory->door->cuMemUnmap(shadow_of(memory, local),
+							   local->entry.copy_bytes) != CUDA_SUCCESS;
 }
 
 int state_memory_detach(struct state_memory *memory, struct state_local *local,
@@ -171,9 +175,11 @@ int state_memory_detach(struct state_memory *memory, struct state_local *local,
 	int result = check(memory->door->cuMemUnmap(local->entry.address, local->entry.copy_bytes),
 			   "cuMemUnmap", ret_error);
 
+	if (result < 0)
+		return result;
 	state_memory_unshadow(memory, local);
 	release_handle(memory, &local->committed);
-	return result;
+	return 0;
 }
 
 int state_memory_protect(struct state_memory *memory, const struct state_local *local,
@@ -212,6 +218,9 @@ static int clear(struct state_memory *memory, struct state_local *local, struct 
 			       "cuMemsetD8", ret_error);
 	if (result == 0)
 		result = state_memory_wait(memory, ret_error);
+	/* What was queued before the failure would fault on what is unmapped. */
+	if (result < 0)
+		(void)state_memory_wait(memory, NULL);
 	state_memory_unshadow(memory, local);
 	return result;
 }

@@ -30,6 +30,7 @@ struct state_memory {
 struct state_local {
 	struct state_entry entry;
 	bool wanted;	    /* a function asked for it; otherwise it is mapped in advance */
+	bool unmapped;	    /* it is not mapped any more, and the ward does not know */
 	bool shadowed;	    /* the committed copy is mapped */
 	uint64_t committed; /* mutable: handle of the committed copy, 0: none */
 };

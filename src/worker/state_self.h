@@ -8,6 +8,7 @@
 #ifndef GPUWARD_WORKER_STATE_SELF_H
 #define GPUWARD_WORKER_STATE_SELF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,6 +24,7 @@ struct state_self {
 	struct state_link link;
 	struct state_memory memory;
 	struct state_table table;
+	bool owes; /* the ward was not told yet of all that is unmapped */
 };
 
 /* The state of this process, where gw_state_* may be called; takes news in. Returns 0, -ENOTSUP, -EPERM,

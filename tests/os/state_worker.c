@@ -35,15 +35,17 @@ static bool is_here(void)
 	return job && counts && job->stop != STOP_NEVER && steps == job->stop_at;
 }
 
-static void step(void)
+/* Returns whether what is called here is to fail. */
+static bool step(void)
 {
-	if (is_here()) {
-		if (job->stop == STOP_HOLD)
-			gate_wait(job->gate);
-		else
-			(void)kill(getpid(), SIGKILL);
-	}
+	bool here = is_here();
+
+	if (here && job->stop == STOP_HOLD)
+		gate_wait(job->gate);
+	else if (here && job->stop != STOP_FAIL)
+		(void)kill(getpid(), SIGKILL);
 	steps += counts;
+	return here && job->stop == STOP_FAIL;
 }
 
 int __real_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds);
@@ -54,14 +56,17 @@ int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t
 			  struct packet *ret_packet);
 bool __real_state_memory_has_mps(const struct state_memory *memory);
 bool __wrap_state_memory_has_mps(const struct state_memory *memory);
+void *__real_reallocarray(void *old, size_t count, size_t bytes);
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes);
 int __real_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error);
 int __wrap_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error);
 
 int __wrap_packet_send(int socket, const void *data, size_t bytes, const int *fds, size_t n_fds)
 {
 	if (socket == WIRE_WORKER_STATE) {
-		step();
 		last = ((const struct state_header *)data)->type;
+		if (step())
+			return -ENOBUFS;
 	}
 	return __real_packet_send(socket, data, bytes, fds, n_fds);
 }
@@ -74,9 +79,16 @@ int __wrap_packet_receive(int socket, void *data, size_t bytes, int *fds, size_t
 	/* After the answer came, and before it is acted on. */
 	if (socket == WIRE_WORKER_STATE) {
 		counts = counts || (job && last == job->after);
-		step();
+		(void)step();
 	}
 	return result;
+}
+
+void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
+{
+	bool fails = job && job->stop == STOP_FAIL && step();
+
+	return fails ? NULL : __real_reallocarray(old, count, bytes);
 }
 
 bool __wrap_state_memory_has_mps(const struct state_memory *memory)
@@ -88,15 +100,13 @@ bool __wrap_state_memory_has_mps(const struct state_memory *memory)
 #define STEP(name, parameters, arguments)                                                          \
 	static int step_##name parameters                                                          \
 	{                                                                                          \
-		step();                                                                            \
-		return door.name arguments;                                                        \
+		return step() ? CUDA_ERROR_OUT_OF_MEMORY : door.name arguments;                    \
 	}
 
 STEP(cuMemCreate,
      (uint64_t * handle, size_t bytes, const struct cuda_allocation *allocation,
       unsigned long long flags),
      (handle, bytes, allocation, flags))
-STEP(cuMemRelease, (uint64_t handle), (handle))
 STEP(cuMemExportToShareableHandle,
      (void *shareable, uint64_t handle, int type, unsigned long long flags),
      (shareable, handle, type, flags))
@@ -112,14 +122,20 @@ STEP(cuMemSetAccess,
 STEP(cuMemsetD8_v2, (uint64_t to, unsigned char value, size_t count), (to, value, count))
 STEP(cuCtxSynchronize, (void), ())
 
+/* One that fails would only keep memory until the process ends. */
+static int step_cuMemRelease(uint64_t handle)
+{
+	(void)step();
+	return door.cuMemRelease(handle);
+}
+
 static int step_cuMemcpyDtoD_v2(uint64_t to, uint64_t from, size_t bytes)
 {
 	if (is_here() && job->stop == STOP_HALF) {
 		(void)door.cuMemcpyDtoD_v2(to, from, bytes / 2);
 		(void)door.cuCtxSynchronize();
 	}
-	step();
-	return door.cuMemcpyDtoD_v2(to, from, bytes);
+	return step() ? CUDA_ERROR_OUT_OF_MEMORY : door.cuMemcpyDtoD_v2(to, from, bytes);
 }
 
 int __wrap_cuda_open(struct cuda_door *ret_door, struct gw_error *ret_error)
@@ -373,8 +389,10 @@ static int run(struct gw_call *call)
 		report->done = i + 1;
 		if (cuda == 0 && done->error.domain == GW_DOMAIN_CUDA && done->result < 0)
 			cuda = (int)done->error.native;
-		if (done->result != job->ops[i].expect &&
-		    !(done->result > 0 && job->ops[i].expect == 0))
+		if (job->ops[i].expect == STATE_ANY)
+			cuda = 0;
+		else if (done->result != job->ops[i].expect &&
+			 !(done->result > 0 && job->ops[i].expect == 0))
 			break;
 	}
 	report->steps = steps;

@@ -15,6 +15,9 @@
 
 #define STATE_OPS 12
 
+/* For `expect`: whatever it returns. */
+#define STATE_ANY INT32_MIN
+
 enum state_op_kind {
 	OP_NONE = 0,
 	OP_CREATE,     /* name, bytes, kind */
@@ -53,6 +56,7 @@ enum state_stop {
 	STOP_NEVER = 0,
 	STOP_KILL, /* the process kills itself at step `stop_at` */
 	STOP_HOLD, /* it comes to the gate there */
+	STOP_FAIL, /* what is called there fails: the driver, the socket or the allocator */
 	STOP_HALF, /* it does half of a copy there, where that is one, and kills itself */
 };
 
