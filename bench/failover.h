@@ -88,7 +88,7 @@ _Noreturn void bare_main(int device, int socket);
 
 /* ---- rows of the results (failover_rows.c) ---- */
 
-#define COLUMNS_MAX 6
+#define COLUMNS_MAX 7
 
 struct row {
 	char name[64];
@@ -166,8 +166,8 @@ struct bystander {
 
 void bystander_start(struct bystander *bystander, uint32_t connections);
 void bystander_end(struct bystander *bystander);
-/* The longest time between FROM_NS and TO_NS without a kernel done, 0 where it is under GAP_MIN_NS. */
-uint64_t bystander_longest_gap(struct bystander *bystander, uint64_t from_ns, uint64_t to_ns);
+/* The longest time between FROM_NS and TO_NS without a kernel done; zeros where it is under GAP_MIN_NS. */
+struct gap bystander_longest_gap(struct bystander *bystander, uint64_t from_ns, uint64_t to_ns);
 
 /* Milliseconds from START to TIME; whether TIME is known. */
 double ms_since(uint64_t start_ns, uint64_t time_ns);

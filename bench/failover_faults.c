@@ -25,11 +25,13 @@
 
 #define ROUNDS_OF_BLOCK 5U
 /* After a process has gone, an event can still be its own for a second: attribution.h of the ward. */
-#define APART_NS      (1100 * MS)
-#define ALL_DETECTION 0U
-#define EVERY_KIND    ((1U << KINDS) - 1)
-#define EXCEPTIONS    (1U << KIND_TRAP | 1U << KIND_ASSERT)
-#define GPU_KINDS     ((1U << KINDS_OF_GPU) - 1)
+#define APART_NS       (1100 * MS)
+#define ALL_DETECTION  0U
+#define GOAL_MS	       10.0
+#define GOAL_BEYOND_MS 3.0
+#define EVERY_KIND     ((1U << KINDS) - 1)
+#define EXCEPTIONS     (1U << KIND_TRAP | 1U << KIND_ASSERT)
+#define GPU_KINDS      ((1U << KINDS_OF_GPU) - 1)
 
 enum column {
 	COLUMN_SPOKE,
@@ -38,6 +40,7 @@ enum column {
 	COLUMN_GOOD,
 	COLUMN_GONE,
 	COLUMN_STALL,
+	COLUMN_BEYOND,
 };
 
 /* A way to recover, and its rows. */
@@ -97,7 +100,7 @@ static struct level sources[] = {
 #define N_SOURCES (sizeof(sources) / sizeof(sources[0]))
 #define COLUMNS                                                                                    \
 	"first source spoke", "fenced", "successor ready", "its first kernel done", "old gone",    \
-		"bystander's longest gap"
+		"bystander's longest gap", "kernel done, after it"
 
 static struct section faults_section = {
 	.name = "Fault launched to ...", .unit = "ms", .columns = {COLUMNS, NULL}};
@@ -124,13 +127,16 @@ static void add(struct row *row, enum column column, uint64_t launched_ns, uint6
 
 static void add_stall(struct level *level, uint32_t kind, struct bystander *bystander)
 {
-	uint64_t gap;
+	struct series *columns = level->rows[kind]->columns;
+	uint64_t good_ns = atomic_load(&page->good_ns);
+	struct gap gap;
 
 	if (level->alone)
 		return;
-	gap = bystander_longest_gap(bystander, atomic_load(&page->launched_ns),
-				    atomic_load(&page->good_ns));
-	series_add(&level->rows[kind]->columns[COLUMN_STALL], (double)gap / 1e6);
+	gap = bystander_longest_gap(bystander, atomic_load(&page->launched_ns), good_ns);
+	series_add(&columns[COLUMN_STALL], ms_since(gap.from_ns, gap.to_ns));
+	if (gap.to_ns > 0)
+		series_add(&columns[COLUMN_BEYOND], ms_since(gap.to_ns, good_ns));
 }
 
 /* ---- through a pool ---- */
@@ -139,6 +145,21 @@ static const char *const source_names[GW_SOURCES] = {
 	"unknown",    "result", "death",    "deadline",	 "request",
 	"kernel log", "NVML",	"protocol", "error log", "heartbeat",
 };
+
+/* Hot, an exception of a kernel is to be over soon, and a fault of memory when the GPU serves others again. */
+static const char *goal_of(const struct level *level, uint32_t kind)
+{
+	struct row *row = level->rows[kind];
+	bool exception = (EXCEPTIONS & 1U << kind) != 0;
+	struct series *series = &row->columns[exception ? COLUMN_GOOD : COLUMN_BEYOND];
+
+	if (level->standby != GW_STANDBY_HOT || kind >= KINDS_OF_GPU || series->n == 0)
+		return "";
+	if (exception)
+		return series_median(series) <= GOAL_MS ? "; 10 ms: met" : "; 10 ms: missed";
+	return series_median(series) <= GOAL_BEYOND_MS ? "; 3 ms after the gap: met"
+						       : "; 3 ms after the gap: missed";
+}
 
 static void write_note(struct level *level, uint32_t kind)
 {
@@ -152,9 +173,10 @@ static void write_note(struct level *level, uint32_t kind)
 				row->note + used, sizeof(row->note) - used, "%s%s %u",
 				used ? ", " : "first: ", source_names[s], level->spoke[kind][s]);
 	}
-	if (level->others[kind] > 0 && used < sizeof(row->note) - 32)
-		(void)snprintf(row->note + used, sizeof(row->note) - used, "; %u at another level",
-			       level->others[kind]);
+	if (level->others[kind] > 0 && used < sizeof(row->note) - 64)
+		used += (size_t)snprintf(row->note + used, sizeof(row->note) - used,
+					 "; %u at another level", level->others[kind]);
+	(void)snprintf(row->note + used, sizeof(row->note) - used, "%s", goal_of(level, kind));
 }
 
 /* The time itself is what is waited for. */

@@ -225,9 +225,9 @@ void bystander_end(struct bystander *bystander)
 	bystander->pid = 0;
 }
 
-uint64_t bystander_longest_gap(struct bystander *bystander, uint64_t from_ns, uint64_t to_ns)
+struct gap bystander_longest_gap(struct bystander *bystander, uint64_t from_ns, uint64_t to_ns)
 {
-	uint64_t longest = 0;
+	struct gap longest = {0};
 	uint64_t n;
 
 	wait_for_loops(bystander, 2);
@@ -237,8 +237,9 @@ uint64_t bystander_longest_gap(struct bystander *bystander, uint64_t from_ns, ui
 	for (; bystander->seen < n; bystander->seen++) {
 		struct gap gap = page->gaps[bystander->seen % GAPS_MAX];
 
-		if (gap.to_ns > from_ns && gap.from_ns < to_ns && gap.to_ns - gap.from_ns > longest)
-			longest = gap.to_ns - gap.from_ns;
+		if (gap.to_ns > from_ns && gap.from_ns < to_ns &&
+		    gap.to_ns - gap.from_ns > longest.to_ns - longest.from_ns)
+			longest = gap;
 	}
 	return longest;
 }
