@@ -568,7 +568,7 @@ static void thousands_of_pieces_are_found(void **state)
 				     {OP_MAP, GW_STATE_READ, .name = "w.1999"},
 				     {OP_MAP, GW_STATE_READ, .expect = -ENOENT, .name = "w.2000"}));
 	print_message("%u pieces: mapped in %.1f ms, looked up in %.3f ms\n", pieces,
-		      (double)report.ops[0].value / 1e6, (double)report.ops[1].value / 1e6);
+		      (double)report.ops[0].ns / 1e6, (double)report.ops[1].ns / 1e6);
 	assert_int_equal(report.ops[2].info.address, STATE_BASE + (pieces - 1) * 2 * STATE_GRANULE);
 	gw_pool_close(pool);
 	soft_dir_free();

@@ -268,14 +268,12 @@ static void make_many(const struct state_op *op, struct state_done *done)
 
 static void map_many(const struct state_op *op, struct state_done *done)
 {
-	uint64_t began = now_ns();
 	char name[GW_NAME_MAX];
 
 	for (uint32_t i = 0; i < op->seed && done->result == 0; i++) {
 		(void)snprintf(name, sizeof(name), "%.40s.%u", op->name, i);
 		done->result = gw_state_map(name, GW_STATE_READ, &done->info, &done->error);
 	}
-	done->value = now_ns() - began;
 }
 
 /* What the piece is now: its address and epoch. */
@@ -385,7 +383,9 @@ static int run(struct gw_call *call)
 	for (uint32_t i = 0; i < STATE_OPS && job->ops[i].kind != OP_NONE && cuda == 0; i++) {
 		struct state_done *done = &report->ops[i];
 
+		done->ns = now_ns();
 		cuda = run_op(&job->ops[i], done);
+		done->ns = now_ns() - done->ns;
 		report->done = i + 1;
 		if (cuda == 0 && done->error.domain == GW_DOMAIN_CUDA && done->result < 0)
 			cuda = (int)done->error.native;

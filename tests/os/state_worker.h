@@ -40,7 +40,7 @@ enum state_op_kind {
 	OP_TAKE,       /* reserves `bytes` of addresses where state lies */
 	OP_MPS,	       /* from here on the driver says that this is a client of MPS */
 	OP_MANY,       /* creates and seals `seed` pieces NAME.0, NAME.1 and so on */
-	OP_MAP_MANY,   /* maps them; value: nanoseconds */
+	OP_MAP_MANY,   /* maps them */
 };
 
 struct state_op {
@@ -73,6 +73,7 @@ struct state_done {
 	int32_t result; /* of the call */
 	uint32_t reserved;
 	uint64_t value;
+	uint64_t ns; /* that it took */
 	struct gw_state_info info;
 	struct gw_error error;
 };
