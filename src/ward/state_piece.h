@@ -27,7 +27,8 @@
 #include "common/wire.h"
 #include "ward/state_space.h"
 
-#define STATE_CLIENTS_MAX 256U
+/* Workers and standbys of a pool, and those that are killed and do not go. */
+#define STATE_CLIENTS_MAX 768U
 #define STATE_NOBODY	  UINT32_MAX
 
 #define STATE_NAME_HASHES 16384U
