@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,8 +113,8 @@ static int make_machine(char *folder, size_t bytes)
 	return result;
 }
 
-/* Removes FOLDER and what lies in it, one level deep at a time. */
-static void remove_folder(int parent, const char *name)
+/* Removes the folder NAME and what lies in it, one level deep at a time. */
+static void remove_tree(int parent, const char *name)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
@@ -126,10 +128,73 @@ static void remove_folder(int parent, const char *name)
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		if (unlinkat(dirfd(folder), entry->d_name, 0) < 0 && errno == EISDIR)
-			remove_folder(dirfd(folder), entry->d_name);
+			remove_tree(dirfd(folder), entry->d_name);
 	}
 	(void)closedir(folder);
 	(void)unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* Removes the machine's folder, which a process that is being killed may still use: from the first moment nobody
+ * finds it any more, and so nobody makes a file in it while it is being emptied. */
+static void remove_machine(const char *folder)
+{
+	char aside[PATH_MAX + 8];
+
+	(void)snprintf(aside, sizeof(aside), "%s-gone", folder);
+	if (rename(folder, aside) == 0)
+		remove_tree(AT_FDCWD, aside);
+}
+
+/* What is left of a process that only waits for its parent's end. */
+static _Noreturn void tidy(const char *folder, int parent_pidfd)
+{
+	struct pollfd parent = {.fd = parent_pidfd, .events = POLLIN};
+	sigset_t all;
+
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_BLOCK, &all, NULL);
+	(void)prctl(PR_SET_NAME, "gpuward-tidy");
+	(void)setsid();
+	/* A pipe that the program was given ends when the program does. */
+	if (parent_pidfd > 0)
+		(void)close_range(0, (unsigned int)parent_pidfd - 1, 0);
+	(void)close_range((unsigned int)parent_pidfd + 1, ~0U, 0);
+	while (poll(&parent, 1, -1) < 0 && errno == EINTR)
+		continue;
+	remove_machine(folder);
+	_exit(0);
+}
+
+/*
+ * Starts a process that removes FOLDER if this one is killed. Its end makes no SIGCHLD, and waits for any
+ * child do not see it (without __WALL): so it is no orphan that is waited for. Where it cannot be had, only
+ * the tidiness after a SIGKILL is missing. Returns its pidfd, or -1.
+ */
+static int start_tidying(const char *folder)
+{
+	cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	int child = -1;
+	long pid;
+
+	if (self < 0)
+		return -1;
+	/* Flags, stack and the place for the pidfd are the first three everywhere but on s390. */
+	pid = syscall(SYS_clone, CLONE_PIDFD, NULL, &child, NULL, NULL);
+	if (pid == 0)
+		tidy(folder, self);
+	return pid < 0 ? -1 : child;
+}
+
+static void stop_tidying(int pidfd)
+{
+	siginfo_t end;
+
+	if (pidfd < 0)
+		return;
+	(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+	while (waitid(P_PIDFD, (id_t)pidfd, &end, WEXITED | __WALL) < 0 && errno == EINTR)
+		continue;
+	fd_close(pidfd);
 }
 
 static int set_library_path(void)
@@ -268,12 +333,14 @@ static int run(const char *program, char **argv)
 {
 	const char *given = getenv(SOFT_DIR_ENV);
 	char folder[PATH_MAX] = "";
-	int result = 0;
+	int result = 0, tidying = -1;
 
 	if (set_library_path() < 0)
 		return CLI_FAILED;
 	if (!given || !*given)
 		result = make_machine(folder, sizeof(folder));
+	if (folder[0])
+		tidying = start_tidying(folder);
 	if (result == 0)
 		result = set_kernel_log();
 	if (result < 0) {
@@ -286,7 +353,8 @@ static int run(const char *program, char **argv)
 		result = start_and_wait(program, argv);
 	}
 	if (folder[0])
-		remove_folder(AT_FDCWD, folder);
+		remove_machine(folder);
+	stop_tidying(tidying);
 	return result;
 }
 

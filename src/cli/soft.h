@@ -4,8 +4,9 @@
  *
  * Runs in: command line. The emulated driver is found through LD_LIBRARY_PATH and its machine through
  * GPUWARD_SOFT_DIR, so both are set for a child, which everything else runs in; this process stays, passes
- * signals on, and removes the machine's folder at the end. A folder that the caller has named is used
- * as it is and stays. Read next: ../../softgpu/README.md.
+ * signals on, and removes the machine's folder at the end. If it is killed, a process that waits for nothing else
+ * does that. A folder that the caller has named is used as it is and stays. Read next:
+ * ../../softgpu/README.md.
  */
 #ifndef GPUWARD_CLI_SOFT_H
 #define GPUWARD_CLI_SOFT_H

@@ -7,6 +7,7 @@ usage: options.py GPUWARD
 import os
 import signal
 import subprocess
+import time
 import unittest
 
 import helper
@@ -24,7 +25,8 @@ class Options(helper.CommandLine):
         for arguments in (["drill", "--help"], ["--soft", "drill", "--help"]):
             done = self.run_it(*arguments)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            for word in ("--device", "--kinds", "--repeat", "--memory", "--json", "misaligned"):
+            for word in ("--device", "--kinds", "--repeat", "--memory", "--json", "misaligned", "--all", "--levels",
+                         "hot-1", "--state", "--svg"):
                 self.assertIn(word, done.stdout)
 
     def test_version(self):
@@ -69,6 +71,22 @@ class Options(helper.CommandLine):
                 (["drill", "crash", "--kinds", "null,wrong"], "'null,wrong'"),
                 (["drill", "crash", "--kinds", ""], "--kinds"),
                 (["drill", "crash", "--kinds"], "--kinds"),
+                (["drill", "crash", "--all", "--kinds", "null"], "--kinds names some kinds"),
+                (["drill", "crash", "--all=yes"], "--all"),
+                (["drill", "crash", "--levels", "warm"], "'warm'"),
+                (["drill", "crash", "--levels", "hot,,cold"], "--levels"),
+                (["drill", "crash", "--state", "-1"], "--state"),
+                (["drill", "crash", "--state", "1.5"], "--state"),
+                (["drill", "crash", "--svg", ""], "--svg"),
+                (["drill", "crash", "--svg"], "--svg"),
+                (["drill", "crash", "--memory", "64"], "not with '--memory'"),
+                (["drill", "release", "--kinds", "null"], "not with '--kinds'"),
+                (["drill", "release", "--all"], "not with '--all'"),
+                (["drill", "release", "--levels", "hot"], "not with '--levels'"),
+                (["drill", "release", "--state", "4"], "not with '--state'"),
+                (["drill", "release", "--svg", "/tmp/x.svg"], "not with '--svg'"),
+                (["drill", "crash", "--svg", "/no/such/folder/x.svg"], "/no/such/folder/x.svg"),
+                (["drill", "crash", "--svg", "/"], "'/'"),
                 (["drill", "crash", "--repeat", "0"], "--repeat"),
                 (["drill", "crash", "--repeat", "101"], "--repeat"),
                 (["drill", "crash", "--repeat", "2x"], "--repeat"),
@@ -147,6 +165,27 @@ class Soft(helper.CommandLine):
                 self.assertEqual(process.stdout.readline(), "up\n")
                 process.send_signal(number)
                 self.assertEqual(process.wait(timeout=20), 128 + number)
+
+    def await_nothing_left(self):
+        """Nobody waits for what follows a SIGKILL, so it can still be on its way."""
+        deadline = time.monotonic() + 20
+        while os.listdir(self.runtime) or helper.processes_with(self.runtime):
+            self.assertLess(time.monotonic(), deadline,
+                            (os.listdir(self.runtime), helper.processes_with(self.runtime)))
+            time.sleep(0.01)
+
+    def test_a_kill_leaves_no_folder(self):
+        for kill in (os.kill, os.killpg):
+            with subprocess.Popen([helper.PROGRAM, "--soft", "--", "sh", "-c", "echo up; exec sleep 60"],
+                                  env=self.environment, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, start_new_session=True) as process:
+                self.assertEqual(process.stdout.readline(), "up\n")
+                self.assertEqual(len(os.listdir(self.runtime)), 1)
+                kill(process.pid, signal.SIGKILL)
+                # The pipe is not held by what tidies up.
+                self.assertEqual(process.stdout.read(), "")
+                self.assertEqual(process.wait(timeout=20), -signal.SIGKILL)
+            self.await_nothing_left()
 
     def test_what_the_program_leaves_behind_is_waited_for(self):
         # The orphan needs the machine until it has ended; its word tells that the machine was there.
