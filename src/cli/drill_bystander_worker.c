@@ -3,9 +3,9 @@
  * The bystander's own process: it launches empty kernels, one after the other, and remembers how long each took.
  *
  * Runs in: a child of the drill, started by exec with a socket as descriptor 3. It pauses a little after each
- * kernel, so that it is no load; a stall that begins in a pause looks shorter by that much. It answers
- * questions only between two kernels: so whatever was asked about is over. Leaves at the end of the socket, or
- * when CUDA fails.
+ * kernel, so that it is no load; a stall that begins in a pause looks shorter by that much. Before an answer it
+ * launches one more, so that there is always one that began after what was asked about. Leaves at the end of the
+ * socket, or when CUDA fails.
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ static void keep(struct history *history, uint64_t from_ns, uint64_t to_ns)
 	history->kept[history->count++ % KEPT] = (struct drill_span){from_ns, to_ns};
 }
 
-/* The longest that overlaps ASKED. */
+/* The longest of those that overlap ASKED and, where this process did not get to launch any, the next one. */
 static struct drill_span find_longest(const struct history *history, struct drill_span asked)
 {
 	uint64_t first = history->count > KEPT ? history->count - KEPT : 0;
@@ -47,25 +47,32 @@ static struct drill_span find_longest(const struct history *history, struct dril
 	for (uint64_t i = first; i < history->count; i++) {
 		const struct drill_span *span = &history->kept[i % KEPT];
 
-		if (span->to_ns < asked.from_ns || span->from_ns > asked.to_ns ||
-		    span->to_ns - span->from_ns < most)
+		if (span->to_ns < asked.from_ns || span->to_ns - span->from_ns < most)
 			continue;
+		if (span->from_ns > asked.to_ns && longest.from_ns != GW_UNKNOWN)
+			break;
 		most = span->to_ns - span->from_ns;
 		longest = *span;
 	}
 	return longest;
 }
 
-/* Pauses, and answers a question that is there. Returns false where the drill is gone. */
-static bool pause_and_answer(const struct history *history)
+static bool round_trip(struct drill_gpu *gpu, struct history *history)
 {
-	const struct timespec pause = {0, PAUSE_NS};
-	struct pollfd fd = {.fd = DRILL_CHILD_SOCKET, .events = POLLIN};
+	uint64_t from = now_ns();
+
+	if (drill_gpu_round_trip(gpu) != 0)
+		return false;
+	keep(history, from, now_ns());
+	return true;
+}
+
+static bool answer(struct drill_gpu *gpu, struct history *history)
+{
 	struct drill_span span;
 
-	if (ppoll(&fd, 1, &pause, NULL) <= 0)
-		return true;
-	if (recv(DRILL_CHILD_SOCKET, &span, sizeof(span), 0) != (ssize_t)sizeof(span))
+	if (recv(DRILL_CHILD_SOCKET, &span, sizeof(span), 0) != (ssize_t)sizeof(span) ||
+	    !round_trip(gpu, history))
 		return false;
 	span = find_longest(history, span);
 	return send(DRILL_CHILD_SOCKET, &span, sizeof(span), MSG_NOSIGNAL) >= 0;
@@ -73,13 +80,13 @@ static bool pause_and_answer(const struct history *history)
 
 static void run(struct drill_gpu *gpu, struct history *history)
 {
-	do {
-		uint64_t from = now_ns();
+	const struct timespec pause = {0, PAUSE_NS};
+	struct pollfd fd = {.fd = DRILL_CHILD_SOCKET, .events = POLLIN};
 
-		if (drill_gpu_round_trip(gpu) != 0)
+	while (round_trip(gpu, history)) {
+		if (ppoll(&fd, 1, &pause, NULL) > 0 && !answer(gpu, history))
 			return;
-		keep(history, from, now_ns());
-	} while (pause_and_answer(history));
+	}
 }
 
 int command_drill_bystander(int argc, char **argv)

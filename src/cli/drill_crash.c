@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/drill_by_hand.h"
 #include "cli/drill_bystander.h"
@@ -63,35 +64,47 @@ static int run_kinds(struct at_level *at, uint64_t state_bytes, struct gw_error 
 	return result;
 }
 
-/* Why the sources of early signs that come before all others are not heard, where they are not. */
-static void note_sources(struct drill *drill, struct gw_pool *pool)
+/* Why the source that comes before all others is not heard, where it is not. */
+static void note_kernel_log(struct drill *drill, struct gw_pool *pool)
 {
 	struct gw_pool_stat stat;
+	int error;
 
-	if (gw_pool_stat(pool, &stat) < 0)
+	if (gw_pool_stat(pool, &stat) < 0 || stat.source_error[GW_SOURCE_KERNEL_LOG] == 0)
 		return;
-	if (stat.source_error[GW_SOURCE_KERNEL_LOG] == -EPERM ||
-	    stat.source_error[GW_SOURCE_KERNEL_LOG] == -EACCES)
+	error = stat.source_error[GW_SOURCE_KERNEL_LOG];
+	if (error == -EPERM || error == -EACCES)
 		drill_note(drill,
-			   "the kernel log, which hears first of most faults, may not be read: "
+			   "the kernel log, which hears of most faults first, may not be read: "
 			   "run as root or with CAP_SYSLOG");
-	else if (stat.source_error[GW_SOURCE_KERNEL_LOG] != 0)
+	else if (error == -EXDEV)
 		drill_note(drill,
-			   "the kernel log, which hears first of most faults, is not heard "
-			   "(error %d)",
-			   stat.source_error[GW_SOURCE_KERNEL_LOG]);
+			   "the kernel log, which hears of most faults first, has the pids of "
+			   "another pid namespace");
+	else
+		drill_note(drill,
+			   "the kernel log, which hears of most faults first, cannot be read: "
+			   "%s",
+			   error > -4096 ? strerror(-error) : "see gw_pool_stat(3)");
 }
 
 static int run_in_pool(struct at_level *at, struct gw_error *ret_error)
 {
+	enum gw_standby standby;
 	int result = drill_pool_open(at->drill, at->level, &at->pool, ret_error);
 
 	if (result < 0)
 		return result;
-	result = run_kinds(at, 0, ret_error);
+	result = drill_pool_await_standby(at->drill, at->pool, at->level, &standby, ret_error);
+	/* The last to take memory, since the drill can do without it. */
+	if (result == 0)
+		result = drill_bystander_start(at->drill, at->level == LEVEL_HOT_1, &at->bystander,
+					       ret_error);
+	if (result == 0)
+		result = run_kinds(at, 0, ret_error);
 	if (result == 0 && at->drill->options.state_bytes > 0)
 		result = run_kinds(at, at->drill->options.state_bytes, ret_error);
-	note_sources(at->drill, at->pool);
+	note_kernel_log(at->drill, at->pool);
 	gw_pool_close(at->pool);
 	return result;
 }
@@ -107,9 +120,6 @@ static int run_level(struct drill *drill, enum drill_level level, struct gw_erro
 
 	(void)snprintf(progress, sizeof(progress), "%s: starting", drill_level_name(level));
 	out_progress(progress);
-	if (result == 0)
-		result = drill_bystander_start(drill, level == LEVEL_HOT_1, &at.bystander,
-					       ret_error);
 	if (result == 0)
 		result = run_in_pool(&at, ret_error);
 	drill_child_stop(&at.bystander);

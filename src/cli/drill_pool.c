@@ -49,8 +49,8 @@ static int run_task(struct gw_pool *pool, const char *function, uint64_t state_b
 		result = 0;
 	else if (result == 1)
 		result = err_own(ret_error, outcome.value < 0 ? outcome.value : -EIO,
-				 "'%s' failed with %d: %s", function, outcome.value,
-				 outcome.message);
+				 "'%s' failed with %d%s%s", function, outcome.value,
+				 outcome.message[0] ? ": " : "", outcome.message);
 	gw_task_free(task);
 	return result;
 }
@@ -167,5 +167,11 @@ bool drill_pool_await_recovery(struct gw_pool *pool, uint64_t first, int32_t pid
 
 int drill_pool_make_state(struct gw_pool *pool, uint64_t bytes, struct gw_error *ret_error)
 {
-	return run_task(pool, "make", bytes, ret_error);
+	struct gw_error error;
+	int result = run_task(pool, "make", bytes, &error);
+
+	if (result < 0)
+		(void)err_own(ret_error, result, "no state of %" PRIu64 " MiB (--state): %.180s",
+			      bytes >> 20, error.msg);
+	return result;
 }

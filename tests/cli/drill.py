@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 import unittest
+import xml.etree.ElementTree as tree
 
 import helper
 
@@ -22,6 +23,7 @@ WAYS = ["sigkill", "sigterm", "exit", "fault", "exported", "forked"]
 GHOSTS = ["exported", "forked"]
 LEVELS = {"by-hand": None, "cold": "cold", "primed": "primed", "hot": "hot", "hot-1": "hot"}
 XID_TELLS_NOT = ("assert", "trap")
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Drill(helper.CommandLine):
@@ -183,6 +185,45 @@ class Drill(helper.CommandLine):
             self.assertEqual(report["gpu"]["uuid"], second)
         self.assertEqual(self.drill("crash", "--device", "2").returncode, 1)
 
+    def test_chosen_levels(self):
+        self.machine("delays=zero")
+        row = self.report("crash", "--kinds", "trap", "--levels", "hot-1,primed", "--state", "0")["crash"][0]
+        self.assertEqual([(each["level"], each["state_bytes"]) for each in row["levels"]], [("primed", 0), ("hot-1", 0)])
+        for key in ("cuda", "noticed_ns", "gone_ns", "memory_back_ns", "next_good_ns", "by_hand_ns", "reset_result",
+                    "after_reset_result"):
+            self.assertIsNone(row[key], key)
+        self.assertIs(row["ok"], True)
+
+    def test_a_hot_standby_that_does_not_fit_stays_primed(self):
+        # The worker fits, and a second context does not: so there is no bystander either.
+        self.machine("delays=zero", "memory_mib=1600")
+        report = self.report("crash", "--kinds", "trap", "--levels", "hot", "--state", "2")
+        self.assertEqual([row["standby"] for row in report["crash"][0]["levels"]], ["primed"] * 2)
+        self.assertIs(report["crash"][0]["ok"], True)
+        self.assertRegex(report["notes"][0], r"^hot: the standby stayed primed.*no room.*\(\d+ MiB are free\)")
+        done = self.drill("crash", "--kinds", "trap", "--levels", "hot", "--state", "2")
+        self.assertRegex(done.stdout, r"(?m)^hot: stayed primed .* yes$")
+        self.assertRegex(done.stdout, r"(?m)^Note: hot: the standby stayed primed")
+        self.assertEqual(done.returncode, 0)
+
+    def test_a_bystander_that_does_not_fit_is_left_out(self):
+        self.machine("delays=zero", "memory_mib=1300")
+        report = self.report("crash", "--kinds", "trap", "--levels", "cold", "--state", "0")
+        self.assertIsNone(report["crash"][0]["levels"][0]["bystander_stall_ns"])
+        self.assertIn("no bystander", report["notes"][0])
+
+    def test_more_state_than_there_is(self):
+        self.machine("delays=zero", "memory_mib=4096")
+        done = self.drill("crash", "--kinds", "trap", "--levels", "cold", "--state", "8192")
+        self.one_line(done, 1, "8192 MiB", "--state")
+
+    def test_a_kernel_log_that_may_not_be_read_is_noted(self):
+        self.machine("delays=zero")
+        self.environment["GPUWARD_KERNEL_LOG"] = os.path.join(self.folder, "none", "kmsg")
+        report = self.report("crash", "--kinds", "null", "--levels", "cold", "--state", "0")
+        self.assertRegex(report["notes"][0], "kernel log.*cannot be read: No such file")
+        self.assertNotEqual(report["crash"][0]["noticed_by"], "kernel_log")
+
     def test_no_such_device(self):
         self.one_line(self.drill("crash", "--device", "7"), 1, "device 7 does not exist")
 
@@ -222,6 +263,49 @@ class Drill(helper.CommandLine):
         self.assertIn("No space left on device", done.stderr)
 
 
+class Picture(helper.CommandLine):
+    def draw(self, *arguments):
+        self.machine("delays=measured")
+        path = os.path.join(self.folder, "drill.svg")
+        done = self.run_it("--soft", "drill", "crash", "--kinds", "trap", "--svg", path, *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return tree.parse(path).getroot()
+
+    def texts(self, chart, name):
+        return [text.text for text in chart.iter(SVG + "text") if name in text.get("class").split()]
+
+    def test_the_hot_ones_have_an_axis_of_their_own(self):
+        charts = self.draw("--state", "4").findall(SVG + "svg")
+        self.assertEqual(len(charts), 2)
+        tops = [int(chart.get("y")) for chart in charts]
+        self.assertEqual(tops, [0, int(charts[0].get("height"))])
+        rows = [[level, f"{level}, with state", "   bystander"]
+                for level in ("by hand", "cold", "primed", "hot", "hot, 1 connection")]
+        self.assertEqual(self.texts(charts[0], "label"), sum(rows, []))
+        self.assertEqual(self.texts(charts[1], "label"), sum(rows[3:], []))
+        for chart in charts:
+            self.assertEqual(self.texts(chart, "heading"), ["trap instruction (CUDA 719)"])
+            self.assertIn("emulated", self.texts(chart, "subtitle")[0])
+        self.assertLess(float(self.texts(charts[1], "tick")[-1]), float(self.texts(charts[0], "tick")[-1]))
+
+    def test_one_level_is_one_picture(self):
+        picture = self.draw("--levels", "hot", "--state", "0")
+        self.assertEqual(picture.findall(SVG + "svg"), [])
+        self.assertEqual(self.texts(picture, "label"), ["hot", "   bystander"])
+
+    def test_what_cannot_be_written_is_said_before_the_drill(self):
+        self.machine("cuda_hang=1")
+        done = self.run_it("--soft", "drill", "crash", "--svg", os.path.join(self.folder, "none", "drill.svg"))
+        self.one_line(done, 2, "none/drill.svg")
+
+    def test_what_cannot_be_written_after_all(self):
+        self.machine("delays=zero")
+        done = self.run_it("--soft", "drill", "crash", "--kinds", "null", "--levels", "cold", "--svg", "/dev/full")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"^gpuward drill: .*'/dev/full'.*\n$")
+        self.assertIn("Fault:", done.stdout)
+
+
 class Interrupted(helper.CommandLine):
     """tearDown() of the class above looks for what is left; the times are those of a real GPU."""
 
@@ -258,6 +342,17 @@ class Interrupted(helper.CommandLine):
                 process.send_signal(number)
                 self.assertEqual(process.wait(timeout=20), 128 + number)
             self.assertEqual(helper.processes_with(self.runtime), [])
+
+    def test_by_a_kill(self):
+        with subprocess.Popen([helper.PROGRAM, "--soft", "drill", "all", "--repeat", "50"], env=self.environment,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            self.await_worker()
+            process.kill()
+            self.assertEqual(process.wait(timeout=20), -signal.SIGKILL)
+        deadline = time.monotonic() + 20
+        while (os.listdir(self.runtime) or helper.processes_with(self.runtime)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        # tearDown() looks for what is left now.
 
     def test_by_ctrl_c(self):
         pid, terminal = pty.fork()
