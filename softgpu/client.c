@@ -12,6 +12,8 @@
 
 #include "common/fd.h"
 
+#define DEFAULT_CONNECTIONS 8
+
 /* A shared lock: any number of open file descriptions can keep the same range alive. */
 static int lock_range(int fd, uint64_t start, uint64_t bytes)
 {
@@ -98,6 +100,15 @@ static void read_name(char *name, size_t bytes)
 	name[strcspn(name, "\n")] = '\0';
 }
 
+/* How many hardware queues a context has. The variable counts at cuInit alone. */
+static uint64_t read_connections(void)
+{
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	unsigned long number = text ? strtoul(text, NULL, 10) : 0;
+
+	return number >= 1 && number <= 32 ? number : DEFAULT_CONNECTIONS;
+}
+
 static int write_entry(struct client *client, struct table *table)
 {
 	const struct settings *settings = &table->machine->settings;
@@ -112,6 +123,7 @@ static int write_entry(struct client *client, struct table *table)
 		.inner_pid = getpid(),
 		.devices = (uint32_t)settings->devices,
 		.pid_namespace = pid_namespace.st_ino,
+		.connections = read_connections(),
 	};
 	read_name(entry->name, sizeof(entry->name));
 	if (table_put_client(table, client->index) < 0)

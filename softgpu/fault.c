@@ -27,7 +27,12 @@ struct fault_kind {
 	 */
 	struct fault_times times[2];
 	const char *lines[4];
+	bool counts_contexts; /* all of this takes longer for each other context on the GPU */
 };
+
+/* Tenths of a millisecond for each other context: usually, and where every process has one connection. */
+#define OTHER_CONTEXT	    110
+#define OTHER_SMALL_CONTEXT 20
 
 #define PAGE_FAULT                                                                                 \
 	"31, pid=@PID, name=@NAME, channel @CHANNEL, intr 00000000. MMU Fault: ENGINE GRAPHICS "   \
@@ -69,11 +74,16 @@ static const struct fault_kind kinds[] = {
 			      13,
 			      TIMES_OF_EXCEPTION,
 			      {WARP_EXCEPTION "Misaligned Address", REGISTERS, GRAPHICS_EXCEPTION}},
-	[FAULT_ASSERT] = {CUDA_ERROR_ASSERT, 43, {{60, 90, 70, 15}, {60, 90, 70, 15}}, {STOPPED}},
+	[FAULT_ASSERT] = {CUDA_ERROR_ASSERT,
+			  43,
+			  {{60, 90, 70, 30}, {60, 90, 70, 30}},
+			  {STOPPED},
+			  .counts_contexts = true},
 	[FAULT_TRAP] = {CUDA_ERROR_LAUNCH_FAILED,
 			43,
-			{{65, 87, 3420, 40}, {65, 87, 3480, 40}},
-			{STOPPED}},
+			{{55, 77, 3420, 31}, {55, 77, 3480, 31}},
+			{STOPPED},
+			.counts_contexts = true},
 	[FAULT_SHARED] = {CUDA_ERROR_ILLEGAL_INSTRUCTION,
 			  13,
 			  {{50, 760, 1020, 760}, {50, 1110, 1480, 1110}},
@@ -103,16 +113,57 @@ static void wait_tenths(uint64_t launched_ns, uint32_t tenths)
 		sleep_until(launched_ns + tenths * 100000ULL);
 }
 
-static void write_log(const struct fault_kind *kind, uint32_t device, uint64_t stall_ns)
+/* What the other contexts on the GPU add to the times of a fault, in tenths of a millisecond. */
+static uint32_t time_of_others(const struct table *table, uint32_t device)
+{
+	uint32_t others = 0;
+	bool small = true;
+
+	for (uint32_t i = 0; i < table->header.clients; i++) {
+		const struct table_client *client = &table->clients[i];
+
+		if (!client->used || !(client->contexts & 1ULL << device))
+			continue;
+		small = small && client->connections == 1;
+		others += i != process.client.index;
+	}
+	return others * (small ? OTHER_SMALL_CONTEXT : OTHER_CONTEXT);
+}
+
+static void add_tenths(struct fault_times *times, uint32_t tenths)
+{
+	times->log += tenths;
+	times->event += tenths;
+	times->result += tenths;
+	times->stall_until += tenths;
+}
+
+/* From the launch on nobody else's work runs: with the lock, and at once, since the line may come later. */
+static void begin_stall(const struct fault_kind *kind, struct fault_times *times, uint32_t device,
+			uint64_t launched_ns)
+{
+	struct table *table = &process.table;
+	uint64_t *until = &table->header.stall_until_ns[device];
+	uint64_t stall_ns;
+
+	if (!process.machine.settings.delays || process_open_table())
+		return;
+	if (kind->counts_contexts)
+		add_tenths(times, time_of_others(table, device));
+	stall_ns = launched_ns + times->stall_until * 100000ULL;
+	if (*until < stall_ns) {
+		*until = stall_ns;
+		(void)table_put_header(table);
+	}
+	table_close(table);
+}
+
+static void write_log(const struct fault_kind *kind, uint32_t device)
 {
 	struct table *table = &process.table;
 
 	if (process_open_table())
 		return;
-	if (process.machine.settings.delays && table->header.stall_until_ns[device] < stall_ns) {
-		table->header.stall_until_ns[device] = stall_ns;
-		(void)table_put_header(table);
-	}
 	for (size_t i = 0; i < 4 && kind->lines[i] && process.machine.settings.xid_lines; i++)
 		(void)xid_log(table, process.client.index, device, kind->lines[i]);
 	table_close(table);
@@ -134,28 +185,27 @@ static void publish(const struct fault_kind *kind)
 void fault_raise(enum fault fault, uint32_t machine_device, uint64_t launched_ns)
 {
 	const struct fault_kind *kind;
-	const struct fault_times *times;
-	bool event_first;
+	struct fault_times times;
 
 	/* These two have no row in the table. */
 	if (fault == FAULT_NONE || fault == FAULT_CUT_OFF)
 		return;
 	kind = &kinds[fault];
 	/* Which of the two: as good as chance. */
-	times = &kind->times[launched_ns / 1000 % 2];
-	event_first = times->event <= times->result;
+	times = kind->times[launched_ns / 1000 % 2];
 	(void)pthread_mutex_lock(&process.lock);
 	process.stopping = true;
+	begin_stall(kind, &times, machine_device, launched_ns);
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, times->log);
+	wait_tenths(launched_ns, times.log);
 	(void)pthread_mutex_lock(&process.lock);
-	write_log(kind, machine_device, launched_ns + times->stall_until * 100000ULL);
+	write_log(kind, machine_device);
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, event_first ? times->event : times->result);
+	wait_tenths(launched_ns, times.event <= times.result ? times.event : times.result);
 	(void)pthread_mutex_lock(&process.lock);
 	announce(kind, machine_device);
 	(void)pthread_mutex_unlock(&process.lock);
-	wait_tenths(launched_ns, times->result);
+	wait_tenths(launched_ns, times.result);
 	(void)pthread_mutex_lock(&process.lock);
 	publish(kind);
 	(void)pthread_mutex_unlock(&process.lock);

@@ -249,7 +249,7 @@ static int join(void)
 				(uint32_t)process.machine.settings.devices, process.device_index);
 	if (process.devices <= 0)
 		return process.devices < 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE;
-	process_delay(process_others_live() ? 33 : 100);
+	process_delay(process_others_live() ? 12 : 100);
 	result = process_open_table();
 	if (result)
 		return result;

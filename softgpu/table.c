@@ -13,7 +13,7 @@
 #include "common/fd.h"
 
 #define MAGIC	0x31557047746f5347ULL
-#define VERSION 2U
+#define VERSION 3U
 
 #define CLIENTS_AT  4096ULL
 #define MEMORIES_AT (CLIENTS_AT + sizeof(struct table_client) * TABLE_CLIENTS)

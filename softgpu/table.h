@@ -64,6 +64,7 @@ struct table_client {
 	char name[16];
 	uint64_t contexts;     /* bit N: it had a context on device N */
 	uint64_t pinned_bytes; /* host memory that it has registered or allocated through CUDA */
+	uint64_t connections;  /* CUDA_DEVICE_MAX_CONNECTIONS when it called cuInit */
 };
 
 enum table_kind {

@@ -296,94 +296,6 @@ static void silent_faults_are_possible(void **state)
 	free(log);
 }
 
-static int measured_trap(void *argument)
-{
-	uint64_t start = now_ns();
-	uint64_t ready;
-
-	(void)argument;
-	child_context(0);
-	ready = now_ns();
-	NEED(ready - start >= 210000000, 1);
-	OK(child_launch(child_kernel("fault_trap"), NULL));
-	NEED(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
-	NEED(now_ns() - ready >= 340000000, 1);
-	return 0;
-}
-
-static void measured_delays_are_kept(void **state)
-{
-	(void)state;
-	soft_setting("delays=measured\n");
-	assert_int_equal(child_run(measured_trap, NULL), 0);
-}
-
-static int time_init(void *argument)
-{
-	const uint64_t *bounds_ms = argument;
-	uint64_t start = now_ns();
-	uint64_t ms;
-
-	OK(cuInit(0));
-	ms = (now_ns() - start) / 1000000;
-	return ms >= bounds_ms[0] && ms < bounds_ms[1] ? 0 : 1;
-}
-
-static int stay_initialised(void *argument)
-{
-	struct signal_pipe *pipes = argument;
-
-	(void)close(pipes[1].fds[1]);
-	OK(cuInit(0));
-	pipe_send(&pipes[0]);
-	return pipe_wait(&pipes[1]);
-}
-
-/* The upper bounds of the second are wide, for a busy machine; the first must not be passed by it. */
-static void init_is_quicker_beside_others(void **state)
-{
-	static const uint64_t alone[] = {100, UINT64_MAX};
-	static const uint64_t beside[] = {33, 95};
-	struct signal_pipe pipes[2]; /* it is up; its end */
-	pid_t pid;
-	int result = 1;
-
-	(void)state;
-	soft_setting("delays=measured\n");
-	assert_int_equal(child_run(time_init, (void *)(uintptr_t)alone), 0);
-	pipe_open(&pipes[0]);
-	pipe_open(&pipes[1]);
-	pid = child_start(stay_initialised, pipes);
-	assert_int_equal(pipe_wait(&pipes[0]), 1);
-	for (int i = 0; i < 5 && result; i++)
-		result = child_run(time_init, (void *)(uintptr_t)beside);
-	assert_int_equal(result, 0);
-	pipe_close(&pipes[1]);
-	assert_int_equal(child_end(pid), 0);
-	pipe_close(&pipes[0]);
-}
-
-static int make_context(void *argument)
-{
-	(void)argument;
-	child_context(0);
-	return 0;
-}
-
-static void contexts_are_made_one_at_a_time(void **state)
-{
-	uint64_t start = now_ns();
-	pid_t pids[3];
-
-	(void)state;
-	soft_setting("delays=measured\n");
-	for (int i = 0; i < 3; i++)
-		pids[i] = child_start(make_context, NULL);
-	for (int i = 0; i < 3; i++)
-		assert_int_equal(child_end(pids[i]), 0);
-	assert_true(now_ns() - start >= 400000000);
-}
-
 static int fork_after_init(void *argument)
 {
 	pid_t pid;
@@ -516,19 +428,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(faults_poison_and_are_logged),
-		TEST(bad_kernels_are_harmless_with_zero),
-		TEST(second_context_is_dead_too),
-		TEST(fault_stops_the_other_streams),
-		TEST(callbacks_hear_of_failures),
-		TEST(nvml_announces_faults),
-		TEST(silent_faults_are_possible),
-		TEST(measured_delays_are_kept),
-		TEST(contexts_are_made_one_at_a_time),
-		TEST(forked_child_has_no_cuda),
-		TEST(host_memory_is_reached),
-		TEST(init_is_quicker_beside_others),
-		TEST(late_functions_wait),
+		TEST(faults_poison_and_are_logged), TEST(bad_kernels_are_harmless_with_zero),
+		TEST(second_context_is_dead_too),   TEST(fault_stops_the_other_streams),
+		TEST(callbacks_hear_of_failures),   TEST(nvml_announces_faults),
+		TEST(silent_faults_are_possible),   TEST(forked_child_has_no_cuda),
+		TEST(host_memory_is_reached),	    TEST(late_functions_wait),
 		TEST(unmapped_memory_faults),
 	};
 
