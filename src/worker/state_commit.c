@@ -7,8 +7,6 @@
  * ../ward/state.h). Read next: state_memory.h.
  */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/err.h"
@@ -86,10 +84,11 @@ void state_finish_commit(struct state_self *self, struct state_local *const *loc
 		leave(self, &error);
 }
 
-/* The pieces that NAME means: one, or with NULL all that are mutable. */
-static int collect(struct state_self *self, const char *name, struct state_local **locals,
-		   uint32_t *ret_count, struct gw_error *ret_error)
+/* Chooses the pieces that NAME means: one, or with NULL all that are mutable. */
+static int choose(struct state_self *self, const char *name, uint32_t *ret_count,
+		  struct gw_error *ret_error)
 {
+	struct state_local **chosen = self->table.chosen;
 	uint32_t count = 0;
 
 	if (name) {
@@ -99,11 +98,11 @@ static int collect(struct state_self *self, const char *name, struct state_local
 			return -ENOENT;
 		if (local->entry.kind != GW_STATE_MUTABLE)
 			return err_own(ret_error, -EINVAL, "state '%s' is not mutable", name);
-		locals[count++] = local;
+		chosen[count++] = local;
 	}
 	for (uint32_t i = 0; !name && i < self->table.count; i++) {
 		if (self->table.locals[i].entry.kind == GW_STATE_MUTABLE)
-			locals[count++] = &self->table.locals[i];
+			chosen[count++] = &self->table.locals[i];
 	}
 	if (count == 0)
 		return err_own(ret_error, -ENOENT, "this worker has no mutable state mapped");
@@ -150,39 +149,11 @@ static int commit(struct state_self *self, struct state_local *const *locals, ui
 	return 0;
 }
 
-int gw_state_commit(const char *name, struct gw_error *ret_error)
+static int roll_back(struct state_self *self, struct state_local *const *locals, uint32_t count,
+		     struct gw_error *ret_error)
 {
-	cleanup_free struct state_local **locals = NULL;
-	struct state_self *self;
-	uint32_t count = 0;
-	int result = state_enter(&self, ret_error);
+	int result = state_memory_wait(&self->memory, ret_error);
 
-	if (result < 0)
-		return result;
-	locals = calloc((size_t)self->table.count + 1, sizeof(struct state_local *));
-	if (!locals)
-		return err_os(ret_error, ENOMEM, "no memory for a commit");
-	result = collect(self, name, locals, &count, ret_error);
-	if (result < 0)
-		return result;
-	return commit(self, locals, count, name ? locals[0]->entry.piece : 0, ret_error);
-}
-
-int gw_state_roll_back(const char *name, struct gw_error *ret_error)
-{
-	cleanup_free struct state_local **locals = NULL;
-	struct state_self *self;
-	uint32_t count = 0;
-	int result = state_enter(&self, ret_error);
-
-	if (result < 0)
-		return result;
-	locals = calloc((size_t)self->table.count + 1, sizeof(struct state_local *));
-	if (!locals)
-		return err_os(ret_error, ENOMEM, "no memory to roll back");
-	result = collect(self, name, locals, &count, ret_error);
-	if (result == 0)
-		result = state_memory_wait(&self->memory, ret_error);
 	if (result == 0)
 		result = shadow_all(self, locals, count, ret_error);
 	if (result < 0)
@@ -190,4 +161,29 @@ int gw_state_roll_back(const char *name, struct gw_error *ret_error)
 	result = state_copy_all(self, locals, count, true, ret_error);
 	unshadow_all(self, locals, count);
 	return result;
+}
+
+int gw_state_commit(const char *name, struct gw_error *ret_error)
+{
+	struct state_self *self;
+	uint32_t count = 0;
+	int result = state_enter(&self, ret_error);
+
+	if (result == 0)
+		result = choose(self, name, &count, ret_error);
+	if (result < 0)
+		return result;
+	return commit(self, self->table.chosen, count,
+		      name ? self->table.chosen[0]->entry.piece : 0, ret_error);
+}
+
+int gw_state_roll_back(const char *name, struct gw_error *ret_error)
+{
+	struct state_self *self;
+	uint32_t count = 0;
+	int result = state_enter(&self, ret_error);
+
+	if (result == 0)
+		result = choose(self, name, &count, ret_error);
+	return result < 0 ? result : roll_back(self, self->table.chosen, count, ret_error);
 }

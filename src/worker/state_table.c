@@ -19,6 +19,7 @@ static uint32_t hash_of(const char *name)
 int state_table_reserve(struct state_table *table, uint32_t more)
 {
 	uint32_t room = table->room > 0 ? table->room : FIRST_ROOM;
+	struct state_local **chosen;
 	struct state_local *locals;
 	uint32_t *hashes;
 
@@ -34,6 +35,10 @@ int state_table_reserve(struct state_table *table, uint32_t more)
 	if (!hashes)
 		return -ENOMEM;
 	table->hashes = hashes;
+	chosen = reallocarray(table->chosen, room, sizeof(struct state_local *));
+	if (!chosen)
+		return -ENOMEM;
+	table->chosen = chosen;
 	table->room = room;
 	return 0;
 }

@@ -15,7 +15,8 @@
 
 struct state_table {
 	struct state_local *locals;
-	uint32_t *hashes; /* of their names: a look at thousands takes microseconds */
+	uint32_t *hashes;	     /* of their names: a look at thousands takes microseconds */
+	struct state_local **chosen; /* room for as many, so that a commit needs no memory */
 	uint32_t count;
 	uint32_t room;
 };
