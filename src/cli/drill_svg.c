@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/ms.h"
 #include "cli/svg.h"
 #include "common/err.h"
 #include "gpu/nodes.h"
@@ -53,6 +54,7 @@ static const struct svg_mark_kind dots[] = {
 /* One row, and what it points to. */
 struct line {
 	char label[64];
+	char value[MS_TEXT_MAX];
 	struct svg_segment segments[SEGMENTS];
 	struct svg_mark marks[MARKS];
 };
@@ -71,10 +73,20 @@ static struct line *add_line(struct picture *picture, size_t n_segments, size_t 
 						       .segments = line->segments,
 						       .n_segments = n_segments,
 						       .marks = line->marks,
-						       .n_marks = n_marks};
+						       .n_marks = n_marks,
+						       .value = line->value};
 	return line;
 }
 
+static void set_value(struct line *line, uint64_t ns)
+{
+	if (ns == GW_UNKNOWN)
+		(void)snprintf(line->value, sizeof(line->value), "not known");
+	else
+		ms_format(ns, line->value);
+}
+
+/* What counts is the next good kernel; the old process can end long after it. */
 static void add_recovery(struct picture *picture, enum drill_level level,
 			 const struct drill_row *row, bool state)
 {
@@ -84,6 +96,7 @@ static void add_recovery(struct picture *picture, enum drill_level level,
 
 	(void)snprintf(line->label, sizeof(line->label), "%s%s", drill_level_name(level),
 		       state ? ", with state" : "");
+	set_value(line, at[MARK_GOOD]);
 	line->segments[0] = (struct svg_segment){0, at[MARK_SIGN], BAR_UNNOTICED};
 	if (by_hand) {
 		line->segments[1] = (struct svg_segment){at[MARK_SIGN], at[MARK_GOOD], BAR_BY_HAND};
@@ -107,6 +120,7 @@ static void add_stall(struct picture *picture, const struct drill_row *row)
 		return;
 	line = add_line(picture, 1, 0);
 	(void)snprintf(line->label, sizeof(line->label), "   bystander");
+	set_value(line, row->stall_ns);
 	line->segments[0] = (struct svg_segment){row->stall_from_ns,
 						 row->stall_from_ns + row->stall_ns, BAR_STALL};
 }

@@ -285,7 +285,7 @@ static void draw_row(const struct layout *layout, size_t number)
 		ms_format(most, text);
 	put_text(layout, "value soft", "start",
 		 (open ? layout->right * INT64_C(100) : place(layout, most)) + 100 * GAP, y + 11,
-		 text, VALUE_MAX);
+		 row->value ? row->value : text, VALUE_MAX);
 }
 
 /* ---- the rest ---- */

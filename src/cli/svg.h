@@ -62,13 +62,15 @@ struct svg_mark {
 	uint32_t kind; /* index in the chart's mark_kinds */
 };
 
-/* A row without segments and marks is a heading. Else its largest time stands behind it. */
+/* A row without segments and marks is a heading. Else its value stands behind it, or where it has none its largest
+ * time. */
 struct svg_row {
 	const char *label;
 	const struct svg_segment *segments;
 	size_t n_segments;
 	const struct svg_mark *marks;
 	size_t n_marks;
+	const char *value; /* NULL: none */
 };
 
 struct svg_chart {

@@ -269,6 +269,7 @@ class Picture(helper.CommandLine):
         path = os.path.join(self.folder, "drill.svg")
         done = self.run_it("--soft", "drill", "crash", "--kinds", "trap", "--svg", path, *arguments)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.printed = done.stdout
         return tree.parse(path).getroot()
 
     def texts(self, chart, name):
@@ -292,6 +293,18 @@ class Picture(helper.CommandLine):
         picture = self.draw("--levels", "hot", "--state", "0")
         self.assertEqual(picture.findall(SVG + "svg"), [])
         self.assertEqual(self.texts(picture, "label"), ["hot", "   bystander"])
+
+    def test_rows_tell_of_the_next_good_kernel_and_of_the_stall(self):
+        picture = self.draw("--levels", "hot", "--state", "4", "--json")
+        rows = json.loads(self.printed)["crash"][0]["levels"]
+        expected = [rows[0]["next_good_ns"], rows[1]["next_good_ns"], rows[0]["bystander_stall_ns"]]
+        values = self.texts(picture, "value")
+        self.assertEqual(len(values), len(expected))
+        for value, ns in zip(values, expected):
+            number, unit = value.split()
+            self.assertEqual(unit, "ms")
+            # Three digits that count.
+            self.assertAlmostEqual(float(number), ns / 1e6, delta=max(0.001, ns / 1e6 / 150))
 
     def test_what_cannot_be_written_is_said_before_the_drill(self):
         self.machine("cuda_hang=1")
