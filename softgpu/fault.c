@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
 
 #include "common/fd.h"
@@ -38,9 +39,11 @@ struct fault_kind {
 	"31, pid=@PID, name=@NAME, channel @CHANNEL, intr 00000000. MMU Fault: ENGINE GRAPHICS "   \
 	"GPC1 GPCCLIENT_T1_0 faulted @ 0x0_00000000. Fault is of type "
 #define WARP_EXCEPTION "13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 0): "
-#define REGISTERS                                                                                  \
-	"13, Graphics Exception: ESR 0x50ce48=0x10000f 0x50ce50=0x20 0x50ce44=0xd3eff2 "           \
-	"0x50ce4c=0x17f"
+#define REGISTERS_TEXT                                                                             \
+	"Graphics Exception: ESR 0x50ce48=0x10000f 0x50ce50=0x20 0x50ce44=0xd3eff2 0x50ce4c=0x17f"
+#define REGISTERS "13, " REGISTERS_TEXT
+/* The same where the process was killed at the first line: the name is that of one of its threads. */
+#define REGISTERS_OF_KILLED "13, pid=@PID, name=cuda-EvtHandlr, " REGISTERS_TEXT
 #define GRAPHICS_EXCEPTION                                                                         \
 	"13, pid=@PID, name=@NAME, Graphics Exception: channel @CHANNEL, Class 0000cbc0, Offset "  \
 	"00000510, Data 0017e2ac"
@@ -160,12 +163,18 @@ static void begin_stall(const struct fault_kind *kind, struct fault_times *times
 
 static void write_log(const struct fault_kind *kind, uint32_t device)
 {
+	const struct settings *settings = &process.machine.settings;
 	struct table *table = &process.table;
 
 	if (process_open_table())
 		return;
-	for (size_t i = 0; i < 4 && kind->lines[i] && process.machine.settings.xid_lines; i++)
-		(void)xid_log(table, process.client.index, device, kind->lines[i]);
+	for (size_t i = 0; i < 4 && kind->lines[i] && settings->xid_lines; i++) {
+		const char *line = kind->lines[i];
+
+		if (settings->xid_early_pid && strcmp(line, REGISTERS) == 0)
+			line = REGISTERS_OF_KILLED;
+		(void)xid_log(table, process.client.index, device, line);
+	}
 	table_close(table);
 }
 

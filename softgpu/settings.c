@@ -48,6 +48,7 @@ static const struct number numbers[] = {
 	NUMBER("lost", lost, SOFT_DEVICES_MAX, 1),
 	NUMBER("recovery_action", recovery_action, 4, 1),
 	NUMBER("xid_lines", xid_lines, 1, 1),
+	NUMBER("xid_early_pid", xid_early_pid, 1, 1),
 	NUMBER("xid_events", xid_events, 1, 1),
 	NUMBER("pinnable_mib", pinnable_bytes, 1U << 24, MIB),
 	NUMBER("host_register", host_register, 1, 1),

@@ -31,6 +31,7 @@ struct settings {
 	uint64_t lost;		     /* this device fell off the bus; SOFT_DEVICES_MAX: none */
 	uint64_t recovery_action;    /* enum nvml_recovery_action */
 	uint64_t xid_lines;	     /* faults are written to the kernel log */
+	uint64_t xid_early_pid;	     /* the second line of an Xid 13 has the pid already */
 	uint64_t xid_events;	     /* faults are announced by NVML */
 	uint64_t pinnable_bytes;     /* host memory that all processes can pin */
 	uint64_t host_register;	     /* cuMemHostRegister works */

@@ -30,7 +30,7 @@
 static const struct suite_case *const groups[] = {
 	cases_device,  cases_context, cases_limit,    cases_module, cases_memory,
 	cases_pinned,  cases_stream,  cases_fault,    cases_fork,   cases_handle,
-	cases_reserve, cases_ipc,     cases_lifetime, cases_nvml,
+	cases_reserve, cases_ipc,     cases_lifetime, cases_nvml,   cases_xid,
 };
 
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))

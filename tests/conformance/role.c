@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/fd.h"
 #include "gpu/xid.h"
 #include "suite.h"
 
 /* How long memory that comes back at all takes at the most, by far. */
 #define RELEASE_MS 1200U
 #define LOOK_MS	   40U
+
+/* The same for the first line of a fault. */
+#define FIRST_LINE_MS 3000U
+
+/* Of an Xid, at the most, that are stated one by one. */
+#define LINES 8
 
 void role_start(struct role *role, void (*run)(int socket, const void *argument),
 		const void *argument)
@@ -216,6 +224,11 @@ struct xids {
 	uint32_t numbers[8];
 	size_t count;
 	bool named;
+	size_t lines;
+	struct {
+		uint32_t number;
+		bool named;
+	} of_line[LINES]; /* of the first ones */
 };
 
 static void note_record(struct xids *xids, const char *text, size_t bytes, pid_t pid)
@@ -223,6 +236,7 @@ static void note_record(struct xids *xids, const char *text, size_t bytes, pid_t
 	struct kmsg_record record;
 	struct xid_line line;
 	size_t offset = 0;
+	bool named;
 	size_t i;
 
 	if (kmsg_parse(text, bytes, &record) != 0)
@@ -234,8 +248,13 @@ static void note_record(struct xids *xids, const char *text, size_t bytes, pid_t
 			;
 		if (i == xids->count && i < 8)
 			xids->numbers[xids->count++] = line.number;
-		if ((line.have & XID_HAVE_PID) && line.pid == pid)
-			xids->named = true;
+		named = (line.have & XID_HAVE_PID) && line.pid == pid;
+		xids->named = xids->named || named;
+		if (xids->lines < LINES) {
+			xids->of_line[xids->lines].number = line.number;
+			xids->of_line[xids->lines].named = named;
+		}
+		xids->lines++;
 	}
 }
 
@@ -254,27 +273,73 @@ static void note_file(struct xids *xids, char *text, size_t bytes, pid_t pid)
 	}
 }
 
+static void read_log(struct suite_log *log, struct xids *xids, char *text, size_t bytes, pid_t pid)
+{
+	ssize_t got;
+
+	while ((got = read(log->fd, text, bytes)) > 0 || (got < 0 && errno == EPIPE)) {
+		if (got > 0 && log->records)
+			note_record(xids, text, (size_t)got, pid);
+		else if (got > 0)
+			note_file(xids, text, (size_t)got, pid);
+	}
+}
+
+void suite_log_await(struct suite_log *log)
+{
+	static char text[65536];
+	struct xids xids = {0};
+
+	for (unsigned int waited = 0; log->fd >= 0 && waited < FIRST_LINE_MS; waited++) {
+		struct pollfd more = {.fd = log->fd, .events = POLLIN};
+
+		read_log(log, &xids, text, sizeof(text), 0);
+		if (xids.lines > 0)
+			break;
+		/* A regular file is always ready. */
+		if (log->records)
+			(void)poll(&more, 1, 1);
+		else
+			suite_sleep_ms(1);
+	}
+	fd_closep(&log->fd);
+}
+
 void suite_log_facts(struct suite_log *log, pid_t pid)
 {
 	struct xids xids = {0};
 	static char text[65536];
 	char list[128] = "";
-	ssize_t got;
 
 	if (log->fd < 0) {
 		fact_text("xids", "unreadable");
 		return;
 	}
-	while ((got = read(log->fd, text, sizeof(text))) > 0 || (got < 0 && errno == EPIPE)) {
-		if (got > 0 && log->records)
-			note_record(&xids, text, (size_t)got, pid);
-		else if (got > 0)
-			note_file(&xids, text, (size_t)got, pid);
-	}
+	read_log(log, &xids, text, sizeof(text), pid);
 	for (size_t i = 0; i < xids.count; i++)
 		(void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%u",
 			       i ? " " : "", xids.numbers[i]);
 	fact_text("xids", "%s", xids.count ? list : "none");
 	fact_yes("xid_names_pid", xids.named);
-	(void)close(log->fd);
+	fd_closep(&log->fd);
+}
+
+void suite_log_line_facts(struct suite_log *log, pid_t pid)
+{
+	struct xids xids = {0};
+	static char text[65536];
+	char name[32];
+
+	if (log->fd < 0) {
+		fact_text("lines", "unreadable");
+		return;
+	}
+	read_log(log, &xids, text, sizeof(text), pid);
+	fact("lines", (long long)xids.lines);
+	for (size_t i = 0; i < xids.lines && i < LINES; i++) {
+		(void)snprintf(name, sizeof(name), "line_%zu", i + 1);
+		fact_text(name, "%u %s", xids.of_line[i].number,
+			  xids.of_line[i].named ? "with its pid" : "without a pid");
+	}
+	fd_closep(&log->fd);
 }

@@ -45,6 +45,7 @@ extern const struct suite_case cases_nvml[];
 extern const struct suite_case cases_pinned[];
 extern const struct suite_case cases_reserve[];
 extern const struct suite_case cases_stream[];
+extern const struct suite_case cases_xid[];
 
 /* ---- facts ---- */
 
@@ -147,5 +148,9 @@ struct suite_log {
 void suite_log_open(struct suite_log *log);
 /* States the Xids since, in the order of their first lines, and whether one of the lines names PID. */
 void suite_log_facts(struct suite_log *log, pid_t pid);
+/* Waits for the first Xid since, a few seconds at most. LOG can then not be used any more. */
+void suite_log_await(struct suite_log *log);
+/* States of each Xid line since whether it names PID. */
+void suite_log_line_facts(struct suite_log *log, pid_t pid);
 
 #endif

@@ -296,6 +296,47 @@ static void silent_faults_are_possible(void **state)
 	free(log);
 }
 
+/* The number of the first line that names PID, from 1 on, and the name in it. */
+static int line_that_names(const char *log, pid_t pid, char ret_name[16])
+{
+	size_t length;
+
+	for (int i = 1; *log; log += length + 1, i++) {
+		struct kmsg_record record;
+		struct xid_line line;
+		size_t offset = 0;
+
+		length = strcspn(log, "\n");
+		assert_int_equal(kmsg_parse(log, length, &record), 0);
+		if (xid_parse_record(&record, &offset, &line) && line.have & XID_HAVE_PID &&
+		    line.pid == pid) {
+			memcpy(ret_name, line.name, 16);
+			return i;
+		}
+	}
+	return 0;
+}
+
+static void the_pid_comes_early_on_request(void **state)
+{
+	char names[2][16] = {"", ""};
+	char *log;
+	pid_t pid;
+
+	(void)state;
+	for (int early = 0; early < 2; early++) {
+		soft_dir_free();
+		soft_dir_new(early ? "xid_early_pid=1\n" : NULL);
+		pid = child_start(fault, (void *)(uintptr_t)&cases[2]);
+		assert_int_equal(child_end(pid), 0);
+		log = soft_text("kmsg");
+		assert_int_equal(line_that_names(log, pid, names[early]), early ? 2 : 3);
+		free(log);
+	}
+	assert_string_equal(names[1], "cuda-EvtHandlr");
+	assert_string_not_equal(names[0], names[1]);
+}
+
 static int fork_after_init(void *argument)
 {
 	pid_t pid;
@@ -428,11 +469,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		TEST(faults_poison_and_are_logged), TEST(bad_kernels_are_harmless_with_zero),
-		TEST(second_context_is_dead_too),   TEST(fault_stops_the_other_streams),
-		TEST(callbacks_hear_of_failures),   TEST(nvml_announces_faults),
-		TEST(silent_faults_are_possible),   TEST(forked_child_has_no_cuda),
-		TEST(host_memory_is_reached),	    TEST(late_functions_wait),
+		TEST(faults_poison_and_are_logged),
+		TEST(bad_kernels_are_harmless_with_zero),
+		TEST(second_context_is_dead_too),
+		TEST(fault_stops_the_other_streams),
+		TEST(callbacks_hear_of_failures),
+		TEST(nvml_announces_faults),
+		TEST(silent_faults_are_possible),
+		TEST(forked_child_has_no_cuda),
+		TEST(the_pid_comes_early_on_request),
+		TEST(host_memory_is_reached),
+		TEST(late_functions_wait),
 		TEST(unmapped_memory_faults),
 	};
 
