@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -513,6 +515,51 @@ static void a_forked_child_keeps_state_from_passing_on(void **state)
 	soft_dir_free();
 }
 
+/*
+ * A worker that is killed and not gone yet: its kernels may still write. The test holds it there, as a tracer
+ * may, at the beginning of its exit.
+ */
+static void state_passes_on_when_the_killed_worker_is_gone(void **state)
+{
+	struct state_job hold = {
+		.ops = {{OP_CREATE, GW_STATE_MUTABLE, .bytes = MIB, .name = "cache"},
+			{OP_FILL_NEXT, .name = "cache"},
+			{OP_COMMIT},
+			{OP_GATE}}};
+	struct state_job map = {.ops = {{OP_MAP, GW_STATE_WRITE, .name = "cache"},
+					{OP_CHECK_LAST, .name = "cache"}}};
+	struct gw_task *first, *second;
+	struct state_report report = {0};
+	struct gw_pool *pool;
+	struct gate gate;
+	int32_t owner;
+	int status;
+
+	(void)state;
+	soft_dir_new(NULL);
+	gate_new(&gate, "state");
+	(void)snprintf(hold.gate, sizeof(hold.gate), "%s", gate.path);
+	pool = state_open(1);
+	first = state_start_until(pool, &hold, 100 * MS);
+	owner = gate_expect(&gate).pid;
+	assert_int_equal(ptrace(PTRACE_SEIZE, owner, NULL, (void *)PTRACE_O_TRACEEXIT), 0);
+	/* Its deadline has it fenced and killed; the host hears of that at once. */
+	assert_int_equal(state_end(first, &report).kind, GW_POISON);
+	assert_int_equal(waitpid(owner, &status, __WALL), owner);
+	assert_int_equal(status >> 8, SIGTRAP | PTRACE_EVENT_EXIT << 8);
+	second = state_start(pool, &map);
+	state_wait_ready(pool, 1);
+	assert_int_equal(gw_task_wait(second, 50 * MS, NULL, NULL), 0);
+	assert_int_equal(ptrace(PTRACE_DETACH, owner, NULL, NULL), 0);
+	assert_int_equal(state_end(second, &report).kind, GW_DONE);
+	assert_int_equal(report.ops[0].result, 0);
+	assert_int_equal(report.ops[0].info.epoch, 1);
+	assert_int_equal(report.ops[1].value, 0);
+	gw_pool_close(pool);
+	gate_done(&gate);
+	soft_dir_free();
+}
+
 /* The host's list and the worker's are one. */
 static void the_host_sees_what_there_is(void **state)
 {
@@ -592,6 +639,7 @@ int main(void)
 		world_test(a_living_worker_keeps_what_it_has),
 		world_test(an_unsealed_piece_is_waited_for),
 		world_test(a_forked_child_keeps_state_from_passing_on),
+		world_test(state_passes_on_when_the_killed_worker_is_gone),
 		world_test(the_host_sees_what_there_is),
 		world_test(thousands_of_pieces_are_found),
 	};

@@ -57,6 +57,12 @@ struct gw_pool *state_open_hot(uint32_t workers)
 
 struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job)
 {
+	return state_start_until(pool, job, 0);
+}
+
+struct gw_task *state_start_until(struct gw_pool *pool, const struct state_job *job,
+				  uint64_t deadline_ns)
+{
 	struct gw_task_options options = GW_OPTIONS(struct gw_task_options);
 	struct gw_error error = {0};
 	struct gw_task *task = NULL;
@@ -64,6 +70,7 @@ struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job)
 	options.input_bytes = sizeof(*job);
 	options.output_bytes = sizeof(struct state_report);
 	options.max_attempts = 1;
+	options.deadline_ns = deadline_ns;
 	if (gw_task_start(pool, "state", job, &options, &task, &error) != 0)
 		fail_msg("gw_task_start: %s", error.msg);
 	return task;

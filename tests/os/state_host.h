@@ -31,6 +31,8 @@ struct gw_outcome state_try(struct gw_pool *pool, const struct state_job *job,
 
 /* A job that is under way; it dies at most once. */
 struct gw_task *state_start(struct gw_pool *pool, const struct state_job *job);
+struct gw_task *state_start_until(struct gw_pool *pool, const struct state_job *job,
+				  uint64_t deadline_ns);
 struct gw_outcome state_end(struct gw_task *task, struct state_report *ret_report);
 
 /* Ends the worker of SLOT and waits for its successor. */
