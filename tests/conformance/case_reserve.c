@@ -9,9 +9,12 @@
 #define PIECE (2 * MIB)
 #define GIB   (1024 * MIB)
 
-/* The address that gpuward gives its surviving memory, and how much it reserves there. */
 #define WISH  0x700000000000ULL
 #define SPACE (4096 * GIB)
+
+/* The address that gpuward gives its surviving memory, and how much it reserves there (STATE_BASE). */
+#define STATE	    0x680000000000ULL
+#define STATE_SPACE (1024 * GIB)
 
 /* Beyond all addresses of programs and of the GPU. */
 #define TOO_HIGH 0x10000000000000ULL
@@ -95,7 +98,43 @@ static void late(const void *argument)
 	use_space();
 }
 
+/* As a worker does with state: its range, a second one of the same size anywhere, a piece in each. */
+static void state_range(const void *argument)
+{
+	const struct cuda_allocation allocation = suite_exportable();
+	struct cuda_access_range range = {
+		.location = {.type = CUDA_LOCATION_DEVICE, .id = 0},
+		.flags = CUDA_ACCESS_READWRITE,
+	};
+	struct session session;
+	uint64_t address = 0;
+	uint64_t shadow = 0;
+	uint64_t handle = 0;
+	uint32_t word = 0;
+
+	(void)argument;
+	session_begin(&session);
+	fact("reserve", CU(cuMemAddressReserve, &address, STATE_SPACE, PIECE, STATE, 0));
+	fact_yes("is_kept", address == STATE);
+	fact("shadow", CU(cuMemAddressReserve, &shadow, STATE_SPACE, PIECE, 0, 0));
+	(void)CU(cuMemCreate, &handle, PIECE, &allocation, 0);
+	fact("map", CU(cuMemMap, address + PIECE, PIECE, 0, handle, 0));
+	fact("access", CU(cuMemSetAccess, address + PIECE, PIECE, &range, 1));
+	fact("map_twice", CU(cuMemMap, shadow + PIECE, PIECE, 0, handle, 0));
+	fact("access_twice", CU(cuMemSetAccess, shadow + PIECE, PIECE, &range, 1));
+	fact("release", CU(cuMemRelease, handle));
+	(void)CU(cuMemsetD32_v2, shadow + PIECE, 4711, PIECE / 4);
+	fact("sync", CU(cuCtxSynchronize));
+	fact("unmap", CU(cuMemUnmap, shadow + PIECE, PIECE));
+	range.flags = CUDA_ACCESS_READ;
+	fact("seal", CU(cuMemSetAccess, address + PIECE, PIECE, &range, 1));
+	fact("read", CU(cuMemcpyDtoH_v2, &word, address + 2 * PIECE - 4, 4));
+	fact("value", word);
+	fact("write", CU(cuMemsetD32_v2, address + PIECE, 1, PIECE / 4));
+}
+
 const struct suite_case cases_reserve[] = {
+	{"state_range", state_range, NULL},
 	{"wish_early", early, NULL},
 	{"wish_late", late, NULL},
 	{NULL, NULL, NULL},
