@@ -25,6 +25,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"drill", "stage GPU faults and memory releases, and watch the recovery", command_drill},
+	{"pools", "show what all pools of workers are doing", command_pools},
 	{DRILL_HOLDER, NULL, command_drill_holder},
 	{DRILL_BYSTANDER, NULL, command_drill_bystander},
 };

@@ -14,25 +14,35 @@
 
 void out_row(struct out_table *table)
 {
-	if (table->n_rows < OUT_ROWS_MAX)
-		memset(table->cells[table->n_rows++], 0, sizeof(table->cells[0]));
+	if (table->n_rows == table->room) {
+		size_t room = table->room > 0 ? table->room * 2 : 16;
+		struct out_line *grown = reallocarray(table->lines, room, sizeof(*grown));
+
+		table->lost = table->lost || !grown;
+		if (table->lost)
+			return;
+		table->lines = grown;
+		table->room = room;
+	}
+	memset(&table->lines[table->n_rows++], 0, sizeof(table->lines[0]));
 }
 
 void out_cell(struct out_table *table, size_t column, const char *format, ...)
 {
 	va_list arguments;
 
-	if (table->n_rows == 0 || column >= table->n_columns)
+	if (table->lost || table->n_rows == 0 || column >= table->n_columns)
 		return;
 	va_start(arguments, format);
-	(void)vsnprintf(table->cells[table->n_rows - 1][column], OUT_CELL_MAX, format, arguments);
+	(void)vsnprintf(table->lines[table->n_rows - 1].cells[column], OUT_CELL_MAX, format,
+			arguments);
 	va_end(arguments);
 }
 
 void out_mark(struct out_table *table)
 {
-	if (table->n_rows > 0)
-		table->marked[table->n_rows - 1] = true;
+	if (!table->lost && table->n_rows > 0)
+		table->lines[table->n_rows - 1].marked = true;
 }
 
 #ifdef HAVE_SMARTCOLS
@@ -49,14 +59,14 @@ static bool fill(struct libscols_table *to, const struct out_table *table)
 		struct libscols_line *line = scols_table_new_line(to, NULL);
 
 		for (size_t c = 0; line && c < table->n_columns; c++)
-			(void)scols_line_set_data(line, c, table->cells[r][c]);
-		if (!line || (table->marked[r] && scols_line_set_color(line, "red") != 0))
+			(void)scols_line_set_data(line, c, table->lines[r].cells[c]);
+		if (!line || (table->lines[r].marked && scols_line_set_color(line, "red") != 0))
 			return false;
 	}
 	return true;
 }
 
-void out_print(const struct out_table *table)
+static void print_rows(const struct out_table *table)
 {
 	struct libscols_table *to = scols_new_table();
 
@@ -76,7 +86,7 @@ static int width_of(const struct out_table *table, size_t column)
 	size_t width = strlen(table->columns[column].name);
 
 	for (size_t r = 0; r < table->n_rows; r++) {
-		size_t length = strlen(table->cells[r][column]);
+		size_t length = strlen(table->lines[r].cells[column]);
 
 		width = length > width ? length : width;
 	}
@@ -93,22 +103,33 @@ static void print_cell(const struct out_table *table, size_t column, const char 
 		     text);
 }
 
-void out_print(const struct out_table *table)
+static void print_rows(const struct out_table *table)
 {
 	for (size_t c = 0; c < table->n_columns; c++)
 		print_cell(table, c, table->columns[c].name);
 	(void)putchar('\n');
 	for (size_t r = 0; r < table->n_rows; r++) {
-		bool red = table->marked[r] && out_has_colour();
+		bool red = table->lines[r].marked && out_has_colour();
 
 		(void)fputs(red ? "\033[31m" : "", stdout);
 		for (size_t c = 0; c < table->n_columns; c++)
-			print_cell(table, c, table->cells[r][c]);
+			print_cell(table, c, table->lines[r].cells[c]);
 		(void)puts(red ? "\033[0m" : "");
 	}
 }
 
 #endif
+
+void out_print(struct out_table *table)
+{
+	print_rows(table);
+	if (table->lost)
+		(void)fputs("gpuward: no memory for more rows\n", stderr);
+	free(table->lines);
+	table->lines = NULL;
+	table->n_rows = table->room = 0;
+	table->lost = false;
+}
 
 bool out_has_colour(void)
 {

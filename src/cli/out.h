@@ -11,7 +11,6 @@
 #include <stddef.h>
 
 #define OUT_COLUMNS_MAX 12
-#define OUT_ROWS_MAX	64
 #define OUT_CELL_MAX	96
 
 struct out_column {
@@ -19,12 +18,19 @@ struct out_column {
 	bool right; /* numbers */
 };
 
+struct out_line {
+	bool marked;
+	char cells[OUT_COLUMNS_MAX][OUT_CELL_MAX];
+};
+
+/* Its rows are freed by out_print(). */
 struct out_table {
 	const struct out_column *columns;
 	size_t n_columns;
 	size_t n_rows;
-	bool marked[OUT_ROWS_MAX];
-	char cells[OUT_ROWS_MAX][OUT_COLUMNS_MAX][OUT_CELL_MAX];
+	size_t room;
+	struct out_line *lines;
+	bool lost; /* there was no memory for a row */
 };
 
 /* Writes text to the cell in the last row; one that is too long is cut. */
@@ -35,8 +41,8 @@ void out_cell(struct out_table *table, size_t column, const char *format, ...)
 /* Marks the last row as bad: red, where colour may be used. */
 void out_mark(struct out_table *table);
 
-/* Prints it to standard output. */
-void out_print(const struct out_table *table);
+/* Prints it to standard output, and takes its rows out: it can be filled again. */
+void out_print(struct out_table *table);
 
 /* True where colour may be used on standard output. */
 bool out_has_colour(void);

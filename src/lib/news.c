@@ -121,11 +121,15 @@ static void settle_first(struct gw_task *task, const struct gw_exit *exit)
 	if (exit->end != GW_END_STOPPED) {
 		add_attempt(task, exit);
 		task->pool->attempts_failed++;
+		pool_page_show(&task->pool->page->host.attempts_failed,
+			       task->pool->attempts_failed);
 		task->outcome.device = exit->device;
 		if (task->outcome.attempts >= task->max_attempts) {
 			(void)snprintf(task->outcome.message, sizeof(task->outcome.message), "%.*s",
 				       (int)sizeof(task->outcome.message) - 1, exit->text);
 			task->pool->tasks_poisoned++;
+			pool_page_show(&task->pool->page->host.tasks_poisoned,
+				       task->pool->tasks_poisoned);
 			task_end(task, GW_POISON);
 			return;
 		}
@@ -179,6 +183,7 @@ static void worker_is_gone(struct gw_pool *pool, const struct wire_gone *gone)
 	struct slot *slot = &pool->slots[gone->slot];
 
 	pool->last_exit = gone->exit;
+	pool_page_put_exit(pool->page, &pool->last_exit);
 	if (!slot->link || slot->incarnation != gone->incarnation)
 		return;
 	(void)collect_all(pool);

@@ -94,11 +94,30 @@ static int map_input(struct gw_pool *pool)
 	return 0;
 }
 
+/* What the pool is, for whoever looks. */
+static void show_options(struct gw_pool *pool)
+{
+	const struct gw_pool_options *o = &pool->options;
+	struct pool_page_host *host = &pool->page->host;
+
+	host->pid = getpid();
+	host->workers = pool->n_slots;
+	host->standby = o->standby;
+	if (o->standby != GW_STANDBY_COLD)
+		host->standbys = o->standbys_per_device * (o->n_devices ? o->n_devices : 1);
+	host->n_devices = o->n_devices;
+	for (uint32_t i = 0; i < o->n_devices; i++)
+		host->devices[i] = o->devices[i];
+	host->opened_ns = now_ns();
+	if (o->state_name)
+		memcpy(host->state_name, o->state_name, strlen(o->state_name));
+}
+
 static int map_page(struct gw_pool *pool)
 {
 	void *page;
 
-	pool->page_fd = fd_new_memory("gpuward-pool", sizeof(*pool->page));
+	pool->page_fd = fd_new_memory(POOL_PAGE_NAME, sizeof(*pool->page));
 	if (pool->page_fd < 0)
 		return pool->page_fd;
 	page = mmap(NULL, sizeof(*pool->page), PROT_READ | PROT_WRITE, MAP_SHARED, pool->page_fd,
@@ -106,8 +125,11 @@ static int map_page(struct gw_pool *pool)
 	if (page == MAP_FAILED)
 		return -errno;
 	pool->page = page;
-	pool->page->magic = POOL_PAGE_MAGIC;
-	pool->page->layout = CHANNEL_LAYOUT;
+	pool_page_init(pool->page);
+	show_options(pool);
+	/* Whoever looks at it is not to meet a hole: the ward, and others of this user. */
+	if (fcntl(pool->page_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return -errno;
 	return 0;
 }
 

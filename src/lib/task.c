@@ -70,6 +70,19 @@ static int check_sizes(const struct gw_pool *pool, const struct gw_task_options 
 }
 
 /* Takes room for input and output, or says which limit is in the way. */
+/* The counters of this file, for whoever looks at the pool. */
+static void show_bytes(struct gw_pool *pool)
+{
+	pool_page_show(&pool->page->host.input_bytes, pool->input_bytes);
+	pool_page_show(&pool->page->host.output_bytes, pool->output_bytes);
+}
+
+static void show_tasks(struct gw_pool *pool)
+{
+	pool_page_show(&pool->page->host.tasks_pending, pool->tasks_under_way);
+	pool_page_show(&pool->page->host.tasks_done, pool->tasks_done);
+}
+
 static int reserve_room(struct gw_pool *pool, struct gw_task *task, struct gw_error *ret_error)
 {
 	const struct gw_pool_options *limits = &pool->options;
@@ -97,6 +110,7 @@ static int reserve_room(struct gw_pool *pool, struct gw_task *task, struct gw_er
 	}
 	pool->input_bytes += task->input_bytes;
 	pool->output_bytes += task->output_capacity_bytes;
+	show_bytes(pool);
 	return 0;
 }
 
@@ -208,6 +222,7 @@ static int submit_locked(struct gw_task *task, struct gw_error *ret_error)
 	if (result < 0)
 		return result;
 	pool->tasks_under_way++;
+	show_tasks(pool);
 	dispatch_enqueue(task);
 	dispatch_all(pool);
 	return 0;
@@ -272,6 +287,7 @@ void task_destroy(struct gw_task *task)
 		(void)arena_free(&pool->inputs, task->input_offset, task->input_bytes);
 	pool->input_bytes -= task->input_bytes;
 	pool->output_bytes -= task->output_capacity_bytes;
+	show_bytes(pool);
 	list_remove(&task->live);
 	free(task->attempts);
 	free(task);
@@ -284,11 +300,12 @@ void task_end(struct gw_task *task, enum gw_outcome_kind kind)
 	task->state = TASK_ENDED;
 	task->outcome.kind = kind;
 	pool->tasks_done++;
+	pool->tasks_under_way -= !task->freed;
+	show_tasks(pool);
 	if (task->freed) {
 		task_destroy(task);
 		return;
 	}
-	pool->tasks_under_way--;
 	pool->n_ended++;
 	list_push_back(&pool->ended, &task->queue);
 }
@@ -428,6 +445,7 @@ static void free_locked(struct gw_task *task)
 	take_from_ended(task);
 	if (task->state == TASK_PENDING || task->state == TASK_IN_FLIGHT) {
 		pool->tasks_under_way--;
+		show_tasks(pool);
 		task->freed = true;
 		if (task->state == TASK_PENDING)
 			list_remove(&task->queue);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "ward/recovery.h"
 
+#include <string.h>
+
 #include "common/fd.h"
 #include "ward/standby.h"
 #include "ward/ward.h"
@@ -97,16 +99,39 @@ void recovery_ready(struct slot *slot)
 	note_complete(slot->ward, recovery);
 }
 
+/* Returns whether anything is new. */
+static bool count_workers(const struct ward *ward, struct pool_page_workers *workers)
+{
+	struct pool_page_workers now = {0};
+
+	for (uint32_t i = 0; i < ward->n_slots; i++) {
+		now.ready += ward->slots[i].state == SLOT_READY;
+		now.failed += ward->slots[i].state == SLOT_FAILED;
+	}
+	now.starting = ward->n_slots - now.ready - now.failed;
+	if (memcmp(&now, workers, sizeof(now)) == 0)
+		return false;
+	*workers = now;
+	return true;
+}
+
+static bool count(struct ward *ward)
+{
+	bool workers = count_workers(ward, &ward->report.workers);
+
+	return standby_count(ward, &ward->report) || workers;
+}
+
 void recovery_publish(struct ward *ward)
 {
 	if (!ward->page)
 		return;
-	(void)standby_count(ward, &ward->report);
+	(void)count(ward);
 	pool_page_publish(ward->page, &ward->report);
 }
 
 void recovery_settle(struct ward *ward)
 {
-	if (ward->page && standby_count(ward, &ward->report))
+	if (ward->page && count(ward))
 		pool_page_publish(ward->page, &ward->report);
 }

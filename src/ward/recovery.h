@@ -26,7 +26,7 @@ void recovery_successor(struct slot *slot, enum slot_state state);
 /* SLOT's process is ready. */
 void recovery_ready(struct slot *slot);
 
-/* Shows how far the standbys are, if that has changed. */
+/* Shows how far workers and standbys are, if that has changed. */
 void recovery_settle(struct ward *ward);
 
 /* Shows all that has changed. */

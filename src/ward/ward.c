@@ -154,7 +154,7 @@ static int map_page(struct ward *ward, int fd, struct gw_error *ret_error)
 	if (page == MAP_FAILED)
 		return err_os(ret_error, errno, "ward: cannot map the pool's page");
 	ward->page = page;
-	if (ward->page->magic != POOL_PAGE_MAGIC || ward->page->layout != CHANNEL_LAYOUT)
+	if (!pool_page_is_known(ward->page))
 		return err_own(ret_error, GW_EVERSION,
 			       "ward: the pool's page is of another layout; install host and ward "
 			       "from the same build");
@@ -216,20 +216,19 @@ static uint64_t size_of(int fd)
 /* Takes the descriptors that came with WIRE_OPEN. */
 static int take_fds(struct ward *ward, int fds[WIRE_FDS_MAX], struct gw_error *ret_error)
 {
-	cleanup_fd int page_fd = -1;
 	int result;
 
 	ward->input_fd = fd_steal(&fds[0]);
-	page_fd = fd_steal(&fds[1]);
+	ward->page_fd = fd_steal(&fds[1]);
 	ward->host_pidfd = fd_steal(&fds[2]);
 	if (ward->open.command_count == 0)
 		ward->program_fd = fd_steal(&fds[3]);
-	if (ward->input_fd < 0 || page_fd < 0 || ward->host_pidfd < 0 ||
+	if (ward->input_fd < 0 || ward->page_fd < 0 || ward->host_pidfd < 0 ||
 	    (ward->open.command_count == 0 && ward->program_fd < 0))
 		return err_own(ret_error, GW_EPROTOCOL,
 			       "ward: a descriptor is missing in the host's first message");
 	ward->input_bytes = size_of(ward->input_fd);
-	result = map_page(ward, page_fd, ret_error);
+	result = map_page(ward, ward->page_fd, ret_error);
 	if (result < 0)
 		return result;
 	result = loop_add(&ward->loop, &ward->host_exit_source, ward->host_pidfd, EPOLLIN);
@@ -469,6 +468,7 @@ static int ward_init(struct ward *ward, int host_socket)
 			      .host_pidfd = -1,
 			      .signal_fd = -1,
 			      .input_fd = -1,
+			      .page_fd = -1,
 			      .program_fd = -1};
 	ward->host_source = (struct loop_source){.fd = -1, .ready = on_host_ready, .owner = ward};
 	ward->host_exit_source =
@@ -507,6 +507,7 @@ static void ward_done(struct ward *ward)
 	loop_done(&ward->loop);
 	fd_close(ward->signal_fd);
 	fd_close(ward->input_fd);
+	fd_close(ward->page_fd);
 	fd_close(ward->program_fd);
 	fd_close(ward->host_pidfd);
 	fd_close(ward->host_socket);

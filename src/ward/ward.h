@@ -53,6 +53,7 @@ struct ward {
 	int signal_fd;
 	int input_fd;
 	uint64_t input_bytes; /* of the memory behind it */
+	int page_fd;	      /* kept, so that others find the page: `gpuward pools` */
 	int program_fd;	      /* -1: a command */
 	struct pool_page *page;
 	struct life life;

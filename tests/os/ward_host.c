@@ -90,8 +90,7 @@ static int make_page(struct host *host)
 	int fd = fd_new_memory("page", sizeof(struct pool_page));
 
 	host->page = mmap(NULL, sizeof(*host->page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	host->page->magic = POOL_PAGE_MAGIC;
-	host->page->layout = CHANNEL_LAYOUT;
+	pool_page_init(host->page);
 	return fd;
 }
 
