@@ -165,7 +165,6 @@ uint64_t drill_median(uint64_t *values, size_t count);
 void drill_note(struct drill *drill, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 const char *drill_way_name(enum drill_way way);
-const char *drill_source_name(uint32_t source);
 
 /* As in --levels, and as people say it. */
 const char *drill_level_id(enum drill_level level);

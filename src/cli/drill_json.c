@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "cli/source.h"
 #include "gpu/nodes.h"
 
 #ifdef HAVE_JANSSON
@@ -35,24 +36,10 @@ static json_t *result_of(int32_t value)
 }
 
 /* Words of the schema; those of the tables are for people and may change. */
-static const char *const source_ids[] = {
-	[GW_SOURCE_UNKNOWN] = "unknown",     [GW_SOURCE_RESULT] = "result",
-	[GW_SOURCE_DEATH] = "death",	     [GW_SOURCE_DEADLINE] = "deadline",
-	[GW_SOURCE_REQUEST] = "request",     [GW_SOURCE_KERNEL_LOG] = "kernel_log",
-	[GW_SOURCE_NVML] = "nvml_event",     [GW_SOURCE_PROTOCOL] = "protocol",
-	[GW_SOURCE_ERROR_LOG] = "error_log", [GW_SOURCE_HEARTBEAT] = "heartbeat",
-};
-
 static const char *const way_ids[DRILL_WAYS] = {
 	[WAY_SIGKILL] = "sigkill", [WAY_SIGTERM] = "sigterm",	[WAY_EXIT] = "exit",
 	[WAY_FAULT] = "fault",	   [WAY_EXPORTED] = "exported", [WAY_FORKED] = "forked",
 };
-
-static const char *source_id(uint32_t source)
-{
-	return source < sizeof(source_ids) / sizeof(source_ids[0]) ? source_ids[source]
-								   : source_ids[0];
-}
 
 static json_t *row_object(const struct drill *drill, enum drill_level level, bool state,
 			  const struct drill_row *row)

@@ -11,6 +11,7 @@
 
 #include "cli/out.h"
 #include "cli/soft.h"
+#include "cli/source.h"
 #include "gpu/nodes.h"
 
 const char *drill_way_name(enum drill_way way)
@@ -53,24 +54,6 @@ const char *drill_level_name(enum drill_level level)
 	};
 
 	return (size_t)level < DRILL_LEVELS ? names[level] : "?";
-}
-
-const char *drill_source_name(uint32_t source)
-{
-	static const char *const names[] = {
-		[GW_SOURCE_UNKNOWN] = "unknown",
-		[GW_SOURCE_RESULT] = "its result",
-		[GW_SOURCE_DEATH] = "its death",
-		[GW_SOURCE_DEADLINE] = "a deadline",
-		[GW_SOURCE_REQUEST] = "a request",
-		[GW_SOURCE_KERNEL_LOG] = "the kernel log",
-		[GW_SOURCE_NVML] = "an NVML event",
-		[GW_SOURCE_PROTOCOL] = "the ward's checks",
-		[GW_SOURCE_ERROR_LOG] = "CUDA's error log",
-		[GW_SOURCE_HEARTBEAT] = "no heartbeat",
-	};
-
-	return source < sizeof(names) / sizeof(names[0]) ? names[source] : "unknown";
 }
 
 static void cell_ms(struct out_table *table, size_t column, uint64_t ns)
@@ -122,7 +105,7 @@ static void add_crash_row(const struct drill_crash *crash, enum drill_level leve
 	out_row(table);
 	cell_level(table, level, row);
 	out_cell(table, 1, "%s",
-		 level == LEVEL_BY_HAND ? "CUDA's result" : drill_source_name(row->source));
+		 level == LEVEL_BY_HAND ? "CUDA's result" : source_name(row->source));
 	cell_ms(table, 2, row->after_ns[MARK_SIGN]);
 	cell_ms(table, 3, row->after_ns[MARK_FENCED]);
 	cell_ms(table, 4, row->after_ns[MARK_READY]);

@@ -22,8 +22,8 @@ static const struct words words[GW_SOURCES] = {
 	[GW_SOURCE_KERNEL_LOG] = {"the kernel log", "kernel_log"},
 	[GW_SOURCE_NVML] = {"an NVML event", "nvml_event"},
 	[GW_SOURCE_PROTOCOL] = {"the ward's checks", "protocol"},
-	[GW_SOURCE_ERROR_LOG] = {"the driver's error log", "error_log"},
-	[GW_SOURCE_HEARTBEAT] = {"its heartbeat", "heartbeat"},
+	[GW_SOURCE_ERROR_LOG] = {"CUDA's error log", "error_log"},
+	[GW_SOURCE_HEARTBEAT] = {"no heartbeat", "heartbeat"},
 };
 
 const char *source_name(uint32_t source)
