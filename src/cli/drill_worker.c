@@ -16,13 +16,13 @@
 #define FIRST_BYTES (UINT64_C(1) << 20)
 
 const struct drill_kind drill_kinds[DRILL_KINDS] = {
-	{"null", "fault_null", 700, 31, "write to address 0"},
-	{"oob", "fault_oob", 700, 31, "write far out of bounds"},
-	{"misaligned", "fault_misaligned", 716, 13, "misaligned store"},
-	{"assert", "fault_assert", 710, 43, "failed device assert"},
-	{"trap", "fault_trap", 719, 43, "trap instruction"},
-	{"shared", "fault_shared", 715, 13, "shared memory out of range"},
-	{"stack", "fault_stack", 700, 31, "stack overflow"},
+	{"null", "fault_null", 700, "write to address 0"},
+	{"oob", "fault_oob", 700, "write far out of bounds"},
+	{"misaligned", "fault_misaligned", 716, "misaligned store"},
+	{"assert", "fault_assert", 710, "failed device assert"},
+	{"trap", "fault_trap", 719, "trap instruction"},
+	{"shared", "fault_shared", 715, "shared memory out of range"},
+	{"stack", "fault_stack", 700, "stack overflow"},
 };
 
 /* One per process: its module is loaded before the worker says that it is ready. */

@@ -25,7 +25,6 @@ struct drill_kind {
 	const char *name;
 	const char *kernel; /* in gpu/kernels_ptx.h */
 	int32_t cuda;	    /* what CUDA says of it */
-	int32_t xid;	    /* what the kernel log says of it */
 	const char *text;
 };
 
