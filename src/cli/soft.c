@@ -149,12 +149,8 @@ static void remove_machine(const char *folder)
 static _Noreturn void tidy(const char *folder, int parent_pidfd)
 {
 	struct pollfd parent = {.fd = parent_pidfd, .events = POLLIN};
-	sigset_t all;
 
-	(void)sigfillset(&all);
-	(void)sigprocmask(SIG_BLOCK, &all, NULL);
 	(void)prctl(PR_SET_NAME, "gpuward-tidy");
-	(void)setsid();
 	/* A pipe that the program was given ends when the program does. */
 	if (parent_pidfd > 0)
 		(void)close_range(0, (unsigned int)parent_pidfd - 1, 0);
@@ -168,33 +164,38 @@ static _Noreturn void tidy(const char *folder, int parent_pidfd)
 /*
  * Starts a process that removes FOLDER if this one is killed. Its end makes no SIGCHLD, and waits for any
  * child do not see it (without __WALL): so it is no orphan that is waited for. Where it cannot be had, only
- * the tidiness after a SIGKILL is missing. Returns its pidfd, or -1.
+ * the tidiness after a SIGKILL is missing.
  */
-static int start_tidying(const char *folder)
+static void start_tidying(const char *folder, struct procref *tidying)
 {
-	cleanup_fd int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	int child = -1;
-	long pid;
+	struct procref self = PROCREF_NONE;
+	sigset_t all, before;
 
-	if (self < 0)
-		return -1;
+	if (procref_open(&self, getpid(), NULL) < 0)
+		return;
+	/* No signal but SIGKILL reaches it, and none that is meant for the group of this process. */
+	(void)sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, &before);
 	/* Flags, stack and the place for the pidfd are the first three everywhere but on s390. */
-	pid = syscall(SYS_clone, CLONE_PIDFD, NULL, &child, NULL, NULL);
-	if (pid == 0)
-		tidy(folder, self);
-	return pid < 0 ? -1 : child;
+	tidying->pid = (int32_t)syscall(SYS_clone, CLONE_PIDFD, NULL, &tidying->pidfd, NULL, NULL);
+	if (tidying->pid == 0)
+		tidy(folder, self.pidfd);
+	if (tidying->pid > 0)
+		(void)setpgid(tidying->pid, tidying->pid);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	procref_done(&self);
 }
 
-static void stop_tidying(int pidfd)
+static void stop_tidying(struct procref *tidying)
 {
 	siginfo_t end;
 
-	if (pidfd < 0)
+	if (tidying->pid <= 0)
 		return;
-	(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-	while (waitid(P_PIDFD, (id_t)pidfd, &end, WEXITED | __WALL) < 0 && errno == EINTR)
+	(void)procref_signal(tidying, SIGKILL);
+	while (waitid(P_PIDFD, (id_t)tidying->pidfd, &end, WEXITED | __WALL) < 0 && errno == EINTR)
 		continue;
-	fd_close(pidfd);
+	procref_done(tidying);
 }
 
 static int set_library_path(void)
@@ -333,14 +334,15 @@ static int run(const char *program, char **argv)
 {
 	const char *given = getenv(SOFT_DIR_ENV);
 	char folder[PATH_MAX] = "";
-	int result = 0, tidying = -1;
+	struct procref tidying = PROCREF_NONE;
+	int result = 0;
 
 	if (set_library_path() < 0)
 		return CLI_FAILED;
 	if (!given || !*given)
 		result = make_machine(folder, sizeof(folder));
 	if (folder[0])
-		tidying = start_tidying(folder);
+		start_tidying(folder, &tidying);
 	if (result == 0)
 		result = set_kernel_log();
 	if (result < 0) {
@@ -354,7 +356,7 @@ static int run(const char *program, char **argv)
 	}
 	if (folder[0])
 		remove_machine(folder);
-	stop_tidying(tidying);
+	stop_tidying(&tidying);
 	return result;
 }
 
