@@ -40,26 +40,38 @@ static void ask(struct slot *slot, uint64_t now)
  *	ward asks, is stopped for a second      the workers answer at once
  *	ward runs again: the timer is due,      so what lies in the sockets is taken
  *	and "no answer for a second"            before anybody is judged
+ *
+ * And with the ward all of the pool may have been stopped (a container is paused, a debugger holds it): those who
+ * owe an answer could not give it, and get the whole time once more.
  */
-static void look_at(struct slot *slot, uint64_t now)
+static void look_at(struct slot *slot, uint64_t now, bool was_late)
 {
 	if (slot->process && slot->process->pinged_ns > 0)
 		worker_link_drain(slot->process);
+	if (slot->process && slot->process->pinged_ns > 0 && was_late)
+		slot->process->pinged_ns = now;
 	if (slot->process)
 		ask(slot, now);
+}
+
+static void look_later(struct ward *ward)
+{
+	ward->heartbeat_due_ns = after_ns(ward->open.heartbeat_ns / LOOKS);
+	loop_set_timer(&ward->heartbeat_timer, ward->heartbeat_due_ns);
 }
 
 static void on_timer(struct loop_timer *timer)
 {
 	struct ward *ward = timer->owner;
 	uint64_t now = now_ns();
+	bool was_late = now - ward->heartbeat_due_ns > ward->open.heartbeat_ns / LOOKS;
 
 	for (uint32_t i = 0; i < ward->n_slots; i++)
-		look_at(&ward->slots[i], now);
+		look_at(&ward->slots[i], now, was_late);
 	for (uint32_t i = 0; i < ward->n_standbys; i++)
-		look_at(&ward->standbys[i], now);
+		look_at(&ward->standbys[i], now, was_late);
 	if (!ward->closing)
-		loop_set_timer(timer, after_ns(ward->open.heartbeat_ns / LOOKS));
+		look_later(ward);
 }
 
 void heartbeat_init(struct ward *ward)
@@ -71,5 +83,5 @@ void heartbeat_init(struct ward *ward)
 void heartbeat_begin(struct ward *ward)
 {
 	if (ward->open.heartbeat_ns > 0)
-		loop_set_timer(&ward->heartbeat_timer, after_ns(ward->open.heartbeat_ns / LOOKS));
+		look_later(ward);
 }

@@ -14,7 +14,7 @@ void process_note(struct process *process, uint32_t source, const struct cause *
 
 	if (process->noticed_ns == 0)
 		process->noticed_ns = now;
-	if (source < GW_SOURCES && process->spoke_ns[source] == 0)
+	if (source != GW_SOURCE_UNKNOWN && source < GW_SOURCES && process->spoke_ns[source] == 0)
 		process->spoke_ns[source] = now;
 	if (why && process->cause.end == GW_END_UNKNOWN)
 		process->cause = *why;

@@ -47,6 +47,7 @@ struct ward {
 	struct loop_timer look_timer;  /* deadline.c */
 	struct loop_timer retry_timer; /* outbox.c */
 	struct loop_timer heartbeat_timer;
+	uint64_t heartbeat_due_ns; /* when it was to look next */
 	struct signs signs;
 	int host_socket;
 	int host_pidfd;

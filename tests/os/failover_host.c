@@ -165,7 +165,8 @@ static bool is_probe(int32_t pid)
 	return strncmp(name, "gpuward-probe", 13) == 0;
 }
 
-int32_t failover_standby_pid(struct gw_pool *pool)
+/* A child of the ward that is the probe, or (not) a worker or the probe; -1 where there is none. */
+static int32_t find_child(struct gw_pool *pool, bool probe)
 {
 	int32_t ward = failover_stat(pool).ward_pid;
 	char path[64], text[4096] = "";
@@ -183,10 +184,67 @@ int32_t failover_standby_pid(struct gw_pool *pool)
 
 		if (end == next)
 			return -1;
-		if (!is_worker(pool, pid) && !is_probe(pid))
+		if (is_probe(pid) == probe && !is_worker(pool, pid))
 			return pid;
 		next = end;
 	}
+}
+
+int32_t failover_standby_pid(struct gw_pool *pool)
+{
+	return find_child(pool, false);
+}
+
+/* It has the file of the events open. */
+static bool hears_events(int32_t pid)
+{
+	char path[64], events[300], target[300];
+
+	(void)snprintf(events, sizeof(events), "%s/events", soft_dir());
+	for (int fd = 0; fd < 64; fd++) {
+		ssize_t bytes;
+
+		(void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+		bytes = readlink(path, target, sizeof(target) - 1);
+		target[bytes > 0 ? bytes : 0] = '\0';
+		if (strcmp(target, events) == 0)
+			return true;
+	}
+	return false;
+}
+
+void failover_wait_probe(struct gw_pool *pool)
+{
+	uint64_t start_ns = now_ns();
+
+	while (!hears_events(find_child(pool, true)))
+		failover_wait_a_bit(start_ns, "the probe");
+}
+
+static uint64_t switches_of(int32_t pid)
+{
+	char path[64], text[4096] = "";
+	const char *line;
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	(void)!read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	line = strstr(text, "\nvoluntary_ctxt_switches:");
+	assert_non_null(line);
+	return strtoull(line + 26, NULL, 10);
+}
+
+void failover_wait_switches(struct gw_pool *pool, uint64_t count)
+{
+	int32_t ward = failover_stat(pool).ward_pid;
+	uint64_t start_ns = now_ns();
+	uint64_t before = switches_of(ward);
+
+	while (switches_of(ward) < before + count)
+		failover_wait_a_bit(start_ns, "the ward's next turn");
 }
 
 struct gw_pool_stat failover_wait_standbys(struct gw_pool *pool, uint32_t hot, uint32_t primed)

@@ -55,6 +55,11 @@ struct gw_recovery failover_wait_complete(struct gw_pool *pool, uint64_t number)
 /* A moment of a wait: fails the test with WHAT once START_NS is long ago. */
 void failover_wait_a_bit(uint64_t start_ns, const char *what);
 
+/* Waits until the ward hears NVML's events. */
+void failover_wait_probe(struct gw_pool *pool);
+/* Waits until the ward has gone to sleep COUNT times more. */
+void failover_wait_switches(struct gw_pool *pool, uint64_t count);
+
 /* Nothing of the pool on DEVICE is left. Closes the pool and ends the emulated machine. */
 void failover_close(struct gw_pool *pool);
 
