@@ -22,8 +22,8 @@
 #include "gpu/xid.h"
 #include "suite.h"
 
-/* How long memory that comes back at all takes at the most, by far. */
-#define RELEASE_MS 1200U
+/* How long the memory of a case takes at the most to come back: three times what 100 GiB took. */
+#define RELEASE_MS 700U
 #define LOOK_MS	   40U
 
 /* The same for the first line of a fault. */
