@@ -45,6 +45,7 @@ static void on_timer(struct loop_timer *timer)
 	struct process *process = timer->owner;
 
 	process->stuck = true;
+	recovery_stuck(process);
 	slot_is_stuck(process->slot);
 	ward_check_end(process->ward);
 }

@@ -27,6 +27,7 @@ static struct report_facts facts_of(const struct process *process)
 				     .device = process->device,
 				     .was_ready = process->ready_ns > 0,
 				     .cause = process->cause,
+				     .stuck = process->stuck,
 				     .reaped = process->died,
 				     .ended = process->end,
 				     .started_ns = process->spawned.process.started_ns,

@@ -62,6 +62,16 @@ void recovery_spoke(const struct process *process, int32_t xid)
 	recovery_publish(process->ward);
 }
 
+void recovery_stuck(const struct process *process)
+{
+	struct gw_recovery *recovery = find(process->ward, process->recovery);
+
+	if (!recovery)
+		return;
+	process_tell(process, &recovery->exit);
+	recovery_publish(process->ward);
+}
+
 void recovery_gone(const struct process *process, const struct gw_exit *exit)
 {
 	struct gw_recovery *recovery = find(process->ward, process->recovery);

@@ -17,6 +17,9 @@ void recovery_begin(struct slot *slot, struct process *process, const struct gw_
 /* A source spoke of PROCESS, which is leaving. XID: 0 or the number. */
 void recovery_spoke(const struct process *process, int32_t xid);
 
+/* PROCESS does not end after SIGKILL. */
+void recovery_stuck(const struct process *process);
+
 /* PROCESS is gone. */
 void recovery_gone(const struct process *process, const struct gw_exit *exit);
 
