@@ -41,7 +41,7 @@ int drill_bystander_start(struct drill *drill, bool one_connection, struct drill
 	cleanup_free const char **environment = NULL;
 	char device[16];
 	const char *const argv[] = {"gpuward", DRILL_BYSTANDER, device, NULL};
-	struct drill_hello hello;
+	struct drill_hello hello = {0};
 	struct gw_error error = {0};
 	int result;
 

@@ -91,12 +91,12 @@ static void run(struct drill_gpu *gpu, struct history *history)
 
 int command_drill_bystander(int argc, char **argv)
 {
-	struct history *history = calloc(1, sizeof(*history));
+	static struct history history;
 	struct drill_gpu gpu = {0};
 	struct drill_hello hello = {0};
 	struct gw_error error = {0};
 
-	if (argc != 2 || !history)
+	if (argc != 2)
 		return CLI_USAGE;
 	drill_gpu_choose(atoi(argv[1]));
 	if (drill_gpu_start(&gpu, &error) < 0) {
@@ -105,6 +105,6 @@ int command_drill_bystander(int argc, char **argv)
 	}
 	if (send(DRILL_CHILD_SOCKET, &hello, sizeof(hello), MSG_NOSIGNAL) < 0 || hello.code != 0)
 		_exit(CLI_FAILED);
-	run(&gpu, history);
+	run(&gpu, &history);
 	_exit(CLI_OK);
 }

@@ -41,7 +41,7 @@ static int start_holder(struct drill *drill, enum drill_way way, struct holder *
 	char way_text[16], bytes_text[32], device_text[16];
 	const char *const argv[] = {"gpuward",	DRILL_HOLDER, way_text,
 				    bytes_text, device_text,  NULL};
-	struct drill_hello hello;
+	struct drill_hello hello = {0};
 	int result;
 
 	(void)snprintf(way_text, sizeof(way_text), "%d", (int)way);
