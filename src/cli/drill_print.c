@@ -82,7 +82,7 @@ static void print_head(const struct drill *drill)
 		(void)printf("(an emulated GPU, %s)\n",
 			     soft_is_measured()
 				     ? "with delays as measured on an H200, but for the end of a "
-				       "process:\n there it takes 60 to 110 ms more, which GONE, "
+				       "process:\n there it takes 20 to 110 ms more, which GONE, "
 				       "MEMORY BACK and what is done by hand lack here"
 				     : "without the delays of a real one");
 }

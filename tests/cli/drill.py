@@ -367,6 +367,28 @@ class Interrupted(helper.CommandLine):
             time.sleep(0.01)
         # tearDown() looks for what is left now.
 
+    def test_progress_is_for_terminals(self):
+        self.machine("delays=zero")
+        master, terminal = pty.openpty()
+        with subprocess.Popen([helper.PROGRAM, "--soft", "drill", "crash", "--kinds", "null", "--levels", "hot,by-hand"],
+                              env=self.environment, stdout=subprocess.PIPE, stderr=terminal, text=True) as process:
+            os.close(terminal)
+            said = b""
+            while True:
+                try:
+                    said += os.read(master, 65536)
+                except OSError:  # the last writer is gone
+                    break
+            out = process.stdout.read()
+            self.assertEqual(process.wait(timeout=20), 0)
+        os.close(master)
+        for word in (b"hot: starting", b"hot: write to address 0, with state, run 1 of 1", b"by hand: write to address 0"):
+            self.assertIn(word, said)
+        # It is wiped at the end, and no part of the results.
+        self.assertTrue(said.endswith(b"\r\033[K"), said[-80:])
+        self.assertNotIn("run 1 of 1", out)
+        self.assertNotIn("\033", out)
+
     def test_by_ctrl_c(self):
         pid, terminal = pty.fork()
         if pid == 0:
