@@ -199,7 +199,7 @@ int drill_run(struct drill *drill, struct gw_pool *pool, struct drill_child *bys
 		return result;
 	if (file->stamps->launched_ns != 0)
 		run.at_ns[MARK_LAUNCHED] = file->stamps->launched_ns;
-	run.ok = run.ok && run.at_ns[MARK_LAUNCHED] != GW_UNKNOWN && run.standby == standby;
+	run.ok = run.ok && run.at_ns[MARK_LAUNCHED] != GW_UNKNOWN && run.standby >= standby;
 	run.stall = drill_bystander_longest(bystander, run.at_ns[MARK_LAUNCHED],
 					    later(run.at_ns[MARK_GOOD], run.at_ns[MARK_GONE]));
 	*ret_run = run;
