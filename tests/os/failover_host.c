@@ -54,7 +54,7 @@ struct gw_pool *failover_open(const struct gw_pool_options *options)
 
 	if (gw_pool_open(&pool, options, &error) != 0)
 		fail_msg("gw_pool_open: %s", error.msg);
-	failover_wait_ready(pool, workers * options->n_devices);
+	failover_wait_ready(pool, options->n_devices ? workers * options->n_devices : workers);
 	return pool;
 }
 
@@ -235,6 +235,11 @@ static uint64_t switches_of(int32_t pid)
 	line = strstr(text, "\nvoluntary_ctxt_switches:");
 	assert_non_null(line);
 	return strtoull(line + 26, NULL, 10);
+}
+
+uint64_t failover_switches(struct gw_pool *pool)
+{
+	return switches_of(failover_stat(pool).ward_pid);
 }
 
 void failover_wait_switches(struct gw_pool *pool, uint64_t count)

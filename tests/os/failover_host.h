@@ -20,7 +20,7 @@
 #define MIB UINT64_C(1048576)
 #define MS  UINT64_C(1000000)
 
-/* Small pools on device 0, in which only a function's own result tells of a fault. */
+/* Pools on device 0, in which only a function's own result tells of a fault. */
 struct gw_pool_options failover_options(uint32_t workers, enum gw_standby standby,
 					uint32_t standbys);
 /* Opens it and waits until all workers are ready. */
@@ -57,7 +57,9 @@ void failover_wait_a_bit(uint64_t start_ns, const char *what);
 
 /* Waits until the ward hears NVML's events. */
 void failover_wait_probe(struct gw_pool *pool);
-/* Waits until the ward has gone to sleep COUNT times more. */
+/* How often the ward has gone to sleep. */
+uint64_t failover_switches(struct gw_pool *pool);
+/* Waits until it has COUNT times more. */
 void failover_wait_switches(struct gw_pool *pool, uint64_t count);
 
 /* Nothing of the pool on DEVICE is left. Closes the pool and ends the emulated machine. */
