@@ -18,6 +18,7 @@
 #include "common/wire.h"
 #include "gpu/cuda.h"
 #include "gpu/kernels_ptx.h"
+#include "worker/worker.h"
 
 static struct cuda_door door;
 static struct cuda_module *module;
@@ -75,7 +76,7 @@ static bool come_to(enum failover_point point)
 /* A line for each context: who makes it, or that it was made beside another one of the device. */
 static void note_context(bool alone)
 {
-	int fd = open_in_machine("contexts", O_WRONLY | O_CREAT | O_APPEND);
+	int fd = open_in_machine(CONTEXTS_FILE, O_WRONLY | O_CREAT | O_APPEND);
 
 	(void)!write(fd, alone ? (is_standby ? "standby\n" : "worker\n") : "beside\n",
 		     alone ? (is_standby ? 8U : 7U) : 7U);
@@ -114,6 +115,28 @@ void __wrap_channel_wait_entry(struct channel *channel, uint32_t number, const a
 {
 	(void)come_to(POINT_SERVE);
 	__real_channel_wait_entry(channel, number, stop, spin);
+}
+
+/* What the context's stack limit is while a standby waits. */
+static void note_stack(void)
+{
+	size_t bytes = 0;
+	int fd = open_in_machine(STACK_FILE, O_WRONLY | O_CREAT | O_TRUNC);
+
+	if (door.cuCtxGetLimit)
+		(void)door.cuCtxGetLimit(&bytes, CUDA_LIMIT_STACK_SIZE);
+	(void)dprintf(fd, "%zu\n", bytes);
+	(void)close(fd);
+}
+
+enum order __real_orders_wait(struct worker *worker, enum order wanted);
+enum order __wrap_orders_wait(struct worker *worker, enum order wanted);
+
+enum order __wrap_orders_wait(struct worker *worker, enum order wanted)
+{
+	if (wanted == ORDER_PROMOTE)
+		note_stack();
+	return __real_orders_wait(worker, wanted);
 }
 
 /* ---- kernels ---- */

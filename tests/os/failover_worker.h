@@ -15,6 +15,10 @@
 #include <stdint.h>
 
 #define SITUATION_FILE "situation"
+/* There too: a line for each context that is made, "worker", "standby", or "beside" if another one of the device
+ * is being made; and the stack limit of the last standby that waits to be taken. */
+#define CONTEXTS_FILE "contexts"
+#define STACK_FILE    "stack"
 
 /* What a bad attempt does after its kernel. */
 enum failover_then {

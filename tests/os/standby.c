@@ -148,6 +148,24 @@ static void each_device_has_standbys_of_its_own(void **state)
 	soft_dir_free();
 }
 
+static void a_pool_without_devices_has_standbys(void **state)
+{
+	struct gw_pool_options options = failover_options(2, GW_STANDBY_HOT, 2);
+	struct gw_pool *pool;
+
+	(void)state;
+	soft_dir_new(NULL);
+	options.devices = NULL;
+	options.n_devices = 0;
+	pool = failover_open(&options);
+	for (uint32_t i = 0; i < 4; i++) {
+		(void)failover_wait_standbys(pool, 2, 0);
+		world_kill(failover_pid(pool, i % 2));
+		assert_int_equal(failover_wait_complete(pool, i).standby, GW_STANDBY_HOT);
+	}
+	failover_close(pool);
+}
+
 /* A standby of another device is of no use. */
 static void a_standby_stays_with_its_device(void **state)
 {
@@ -276,6 +294,7 @@ int main(void)
 		world_test(without_a_standby_it_is_cold),
 		world_test(one_standby_serves_all_workers_of_a_device),
 		world_test(each_device_has_standbys_of_its_own),
+		world_test(a_pool_without_devices_has_standbys),
 		world_test(a_standby_stays_with_its_device),
 		world_test(a_standby_that_has_only_started_goes_on_as_worker),
 		world_test(a_standby_that_makes_its_context_goes_on_as_worker),

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "../freezer.h"
 #include "common/fd.h"
 #include "ward_host.h"
 
@@ -149,42 +150,6 @@ static void a_failure_that_stays_is_told(void **state)
 
 /* ---- a worker that SIGKILL does not end ---- */
 
-#define FREEZER "/sys/fs/cgroup/freezer"
-
-/* A frozen process of a v1 freezer takes no signal, as one that is blocked in a driver. */
-struct freezer {
-	char path[128];
-};
-
-static void write_text(const struct freezer *freezer, const char *name, const char *text)
-{
-	char path[192];
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "%s/%s", freezer->path, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	(void)close(fd);
-}
-
-static void freeze(struct freezer *freezer, uint32_t number, int32_t pid)
-{
-	char text[32];
-
-	(void)snprintf(freezer->path, sizeof(freezer->path), FREEZER "/gpuward-test-%d-%u",
-		       getpid(), number);
-	assert_int_equal(mkdir(freezer->path, 0700), 0);
-	(void)snprintf(text, sizeof(text), "%d", pid);
-	write_text(freezer, "cgroup.procs", text);
-	write_text(freezer, "freezer.state", "FROZEN");
-}
-
-static void thaw(const struct freezer *freezer)
-{
-	write_text(freezer, "freezer.state", "THAWED");
-}
-
 static void send_kill(uint32_t slot)
 {
 	struct wire_kill kill = {.slot = slot, .reason = GW_END_STOPPED};
@@ -212,7 +177,7 @@ static void a_worker_that_does_not_die_is_reported(void **state)
 	struct freezer freezers[2];
 
 	(void)state;
-	if (access(FREEZER, W_OK) < 0) {
+	if (!freezer_is_there()) {
 		print_message("skipped: no freezer of control groups v1 to write to\n");
 		skip();
 	}
@@ -221,7 +186,8 @@ static void a_worker_that_does_not_die_is_reported(void **state)
 	assert_int_equal(host_start(&host), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(host_receive(&host), WIRE_UP);
-		freeze(&freezers[host.message.up.slot], host.message.up.slot, host.message.up.pid);
+		freezer_freeze(&freezers[host.message.up.slot], host.message.up.slot,
+			       host.message.up.pid);
 	}
 	send_kill(0);
 	send_kill(1);
@@ -238,14 +204,14 @@ static void a_worker_that_does_not_die_is_reported(void **state)
 	for (int i = 0; i < 2; i++)
 		wait_stuck((uint64_t)i);
 	/* One ends late. The other does not, and closing does not wait for it. */
-	thaw(&freezers[1]);
+	freezer_thaw(&freezers[1]);
 	host_send(&host, WIRE_CLOSE);
 	assert_int_equal(host_wait_ward(&host), 0);
 	host_done(&host);
-	thaw(&freezers[0]);
+	freezer_thaw(&freezers[0]);
 	reap_all();
 	for (int i = 0; i < 2; i++)
-		assert_int_equal(rmdir(freezers[i].path), 0);
+		freezer_done(&freezers[i]);
 }
 
 static bool has_strace(void)
