@@ -30,6 +30,14 @@ static const struct {
 	{WIRE_FAULT, sizeof(struct wire_fault)},
 	{WIRE_START_FAILED, sizeof(struct wire_start_failed)},
 	{WIRE_STOP, sizeof(struct wire_word)},
+	{WIRE_PRIMED, sizeof(struct wire_word)},
+	{WIRE_CONTEXT, sizeof(struct wire_context)},
+	{WIRE_NO_ROOM, sizeof(struct wire_word)},
+	{WIRE_PONG, sizeof(struct wire_word)},
+	{WIRE_WARM, sizeof(struct wire_word)},
+	{WIRE_PROMOTE, sizeof(struct wire_word)},
+	{WIRE_PING, sizeof(struct wire_word)},
+	{WIRE_STATE, sizeof(struct wire_word)},
 };
 
 static void require(bool condition)
@@ -63,13 +71,28 @@ static void require_command(const struct wire_open *open)
 	require(at == open->command_bytes);
 }
 
+static void require_open(const struct wire_open *open)
+{
+	require(open->n_devices <= WIRE_DEVICES_MAX);
+	require(open->workers >= 1 && open->workers <= GW_WORKERS_MAX);
+	require(open->standby <= GW_STANDBY_HOT && open->standbys <= GW_WORKERS_MAX);
+	require(open->max_start_failures >= 1 && open->max_quick_deaths >= 1);
+	require(memchr(open->state_name, 0, sizeof(open->state_name)));
+	require_command(open);
+}
+
 static void require_body(const union wire_any *message)
 {
 	switch (message->header.type) {
 	case WIRE_OPEN:
-		require(message->open.n_devices <= WIRE_DEVICES_MAX);
-		require(message->open.workers >= 1 && message->open.workers <= GW_WORKERS_MAX);
-		require_command(&message->open);
+		require_open(&message->open);
+		break;
+	case WIRE_FAULT:
+		require(message->fault.source == GW_SOURCE_RESULT ||
+			message->fault.source == GW_SOURCE_ERROR_LOG);
+		break;
+	case WIRE_CONTEXT:
+		require(memchr(message->context.pci, 0, sizeof(message->context.pci)));
 		break;
 	case WIRE_UP:
 		require(message->up.slot < GW_WORKERS_MAX);
@@ -77,6 +100,7 @@ static void require_body(const union wire_any *message)
 		break;
 	case WIRE_GONE:
 		require(message->gone.slot < GW_WORKERS_MAX);
+		require(message->gone.exit.source < GW_SOURCES);
 		require(memchr(message->gone.exit.text, 0, sizeof(message->gone.exit.text)));
 		break;
 	case WIRE_FAILED:

@@ -4,8 +4,8 @@
  * honest worker of the same pool serves: every one of its results is right, no task ends twice, nothing
  * that the hostile one says exceeds the room that was asked for, and the pool closes.
  *
- * Runs in: host, with a ward and two workers: slot 0 is hostile_worker.c, slot 1 an ordinary one. Each has
- * an (emulated) device of its own, so that tasks can be bound to one of them.
+ * Runs in: host, with a ward and two workers: slot 0 is hostile_worker.c, slot 1 an ordinary one; and so are their
+ * standbys. Each has an (emulated) device of its own, so that tasks can be bound to one of them.
  * GPUWARD_TEST_HOSTILE_SECONDS says how long; 5 if it is not set. Read next: hostile_worker.c.
  */
 #include <errno.h>
@@ -230,7 +230,9 @@ static struct gw_pool *open_pool(void)
 	options.max_input_bytes = options.max_output_bytes = 1 << 20;
 	options.queue_depth = 16;
 	options.restart_min_ns = options.restart_max_ns = 1000000;
-	options.max_start_failures = 1000000;
+	options.max_start_failures = options.max_quick_deaths = 1000000;
+	options.standby = GW_STANDBY_HOT;
+	options.heartbeat_ns = 500000000;
 	options.stop_deadline_ns = 200000000;
 	if (gw_pool_open(&pool, &options, &error) != 0)
 		fail_msg("gw_pool_open: %s", error.msg);
@@ -307,6 +309,8 @@ static void a_hostile_worker_harms_nobody(void **state)
 		      stat.recoveries);
 	/* Otherwise the test has shown nothing. */
 	assert_true(stat.recoveries > 5);
+	assert_int_equal(stat.workers_failed, 0);
+	assert_int_equal(stat.standbys_failed, 0);
 	assert_true(battle.ended[HONEST] > 100);
 	assert_true(battle.kinds[GW_DONE] > 0 && battle.kinds[GW_POISON] > 0);
 	check_complaints(log);
@@ -315,15 +319,15 @@ static void a_hostile_worker_harms_nobody(void **state)
 	(void)alarm(0);
 }
 
-/* What the ward wrote for this process: slot and incarnation. */
+/* What the ward wrote for this process: slot, incarnation, and whether it is a standby. */
 static int run_worker(void)
 {
 	const char *text = getenv(WIRE_WORKER_ENV);
-	unsigned int slot, incarnation;
+	unsigned int slot, incarnation, standby;
 
-	if (!text || sscanf(text, "%*u:%u:%u", &slot, &incarnation) != 2)
+	if (!text || sscanf(text, "%*u:%u:%u:%*d:%*u:%*u:%u", &slot, &incarnation, &standby) != 3)
 		return 96;
-	return slot == HOSTILE ? hostile_run(incarnation) : gw_worker_run(functions);
+	return slot == HOSTILE ? hostile_run(2 * incarnation + standby) : gw_worker_run(functions);
 }
 
 int main(void)

@@ -252,20 +252,43 @@ static void send_raw(struct hostile *h, int socket, const void *message, size_t 
 	(void)sendmsg(socket, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* The messages of a worker, with the size that each must have; and some that are others' to send. */
+static const struct {
+	enum wire_type type;
+	size_t bytes;
+} kinds[] = {
+	{WIRE_READY, sizeof(struct wire_ready)},
+	{WIRE_FAULT, sizeof(struct wire_fault)},
+	{WIRE_PRIMED, sizeof(struct wire_word)},
+	{WIRE_CONTEXT, sizeof(struct wire_context)},
+	{WIRE_NO_ROOM, sizeof(struct wire_word)},
+	{WIRE_PONG, sizeof(struct wire_word)},
+	{WIRE_PONG, sizeof(struct wire_word)},
+	{WIRE_START_FAILED, sizeof(struct wire_start_failed)},
+	{WIRE_OPEN, sizeof(struct wire_open)},
+	{WIRE_KICK, sizeof(struct wire_kick)},
+	{WIRE_KILL, sizeof(struct wire_kill)},
+	{WIRE_CLOSE, sizeof(struct wire_close)},
+	{WIRE_UP, sizeof(struct wire_up)},
+	{WIRE_GONE, sizeof(struct wire_gone)},
+	{WIRE_STOP, sizeof(struct wire_word)},
+	{WIRE_WARM, sizeof(struct wire_word)},
+	{WIRE_PROMOTE, sizeof(struct wire_word)},
+	{WIRE_PING, sizeof(struct wire_word)},
+	{WIRE_STATE, sizeof(struct wire_word)},
+};
+
 static void send_message(struct hostile *h)
 {
-	static const enum wire_type types[] = {WIRE_OPEN,  WIRE_KICK,  WIRE_KILL,	 WIRE_CLOSE,
-					       WIRE_UP,	   WIRE_GONE,  WIRE_STOP,	 WIRE_READY,
-					       WIRE_FAULT, WIRE_FAULT, WIRE_START_FAILED};
 	static union wire_any message;
-	size_t bytes = seed_below(&h->seed, sizeof(message) + 1);
+	size_t kind = seed_below(&h->seed, sizeof(kinds) / sizeof(kinds[0]));
+	size_t bytes = seed_below(&h->seed, 4) ? kinds[kind].bytes
+					       : seed_below(&h->seed, sizeof(message) + 1);
 
 	fill_random(h, &message, seed_below(&h->seed, 4) ? 256 : sizeof(message));
-	wire_header_init(&message.header,
-			 types[seed_below(&h->seed, sizeof(types) / sizeof(types[0]))],
-			 (uint32_t)bytes);
+	wire_header_init(&message.header, kinds[kind].type, (uint32_t)bytes);
 	if (message.header.type == WIRE_FAULT && seed_below(&h->seed, 2))
-		bytes = message.header.bytes = sizeof(message.fault);
+		message.fault.source = GW_SOURCE_ERROR_LOG;
 	if (seed_below(&h->seed, 8) == 0)
 		fill_random(h, (uint8_t *)&message + seed_below(&h->seed, 40), 4);
 	send_raw(h, WIRE_WORKER_SOCKET, &message, bytes);
@@ -350,6 +373,52 @@ static void say_ready(struct hostile *h)
 	(void)wire_send(WIRE_WORKER_SOCKET, &ready, NULL, 0);
 }
 
+static void say(enum wire_type type)
+{
+	struct wire_word word;
+
+	wire_header_init(&word.header, type, sizeof(word));
+	(void)wire_send(WIRE_WORKER_SOCKET, &word, NULL, 0);
+}
+
+static void say_context(struct hostile *h)
+{
+	struct wire_context context = {.error_log = (int32_t)evil_number(h)};
+
+	wire_header_init(&context.header, WIRE_CONTEXT, sizeof(context));
+	if (seed_below(&h->seed, 2))
+		fill_random(h, context.pci, sizeof(context.pci) - 1);
+	else
+		(void)snprintf(context.pci, sizeof(context.pci), "0000:00:%02x.0",
+			       (unsigned int)(6 + seed_below(&h->seed, 2)));
+	(void)wire_send(WIRE_WORKER_SOCKET, &context, NULL, 0);
+}
+
+/* Waits for an order of the ward's, and not for long. */
+static void hear(void)
+{
+	struct pollfd fd = {.fd = WIRE_WORKER_SOCKET, .events = POLLIN};
+	char message[256];
+
+	if (poll(&fd, 1, 100) == 1)
+		(void)!recv(WIRE_WORKER_SOCKET, message, sizeof(message), MSG_DONTWAIT);
+}
+
+/* As a worker comes up that keeps the order of things, more or less. */
+static void come_up(struct hostile *h)
+{
+	say(WIRE_PRIMED);
+	hear();
+	while (seed_below(&h->seed, 4) == 0) {
+		say(WIRE_NO_ROOM);
+		hear();
+	}
+	if (seed_below(&h->seed, 8) > 0)
+		say_context(h);
+	if (seed_below(&h->seed, 8) == 0)
+		say_context(h);
+}
+
 static void leave(struct hostile *h)
 {
 	switch (seed_below(&h->seed, 5)) {
@@ -418,6 +487,8 @@ int hostile_run(uint32_t incarnation)
 	/* A start that fails can be final by the worker's own word, and then there is no enemy any more. */
 	for (uint64_t i = seed_below(&h.seed, 2) ? 0 : seed_below(&h.seed, 20); i > 0; i--)
 		act(&h, allowed & ~ACT_TALK);
+	if (seed_below(&h.seed, 2))
+		come_up(&h);
 	say_ready(&h);
 	while (now_ns() < end)
 		act(&h, allowed);
