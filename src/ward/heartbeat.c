@@ -42,14 +42,15 @@ static void ask(struct slot *slot, uint64_t now)
  *	and "no answer for a second"            before anybody is judged
  *
  * And with the ward all of the pool may have been stopped (a container is paused, a debugger holds it): those who
- * owe an answer could not give it, and get the whole time once more.
+ * owe an answer could not give it. So the time by which the ward is late does not count; it is late on a busy
+ * machine too, by little.
  */
-static void look_at(struct slot *slot, uint64_t now, bool was_late)
+static void look_at(struct slot *slot, uint64_t now, uint64_t late_ns)
 {
 	if (slot->process && slot->process->pinged_ns > 0)
 		worker_link_drain(slot->process);
-	if (slot->process && slot->process->pinged_ns > 0 && was_late)
-		slot->process->pinged_ns = now;
+	if (slot->process && slot->process->pinged_ns > 0)
+		slot->process->pinged_ns += late_ns;
 	if (slot->process)
 		ask(slot, now);
 }
@@ -64,12 +65,12 @@ static void on_timer(struct loop_timer *timer)
 {
 	struct ward *ward = timer->owner;
 	uint64_t now = now_ns();
-	bool was_late = now - ward->heartbeat_due_ns > ward->open.heartbeat_ns / LOOKS;
+	uint64_t late_ns = now - ward->heartbeat_due_ns;
 
 	for (uint32_t i = 0; i < ward->n_slots; i++)
-		look_at(&ward->slots[i], now, was_late);
+		look_at(&ward->slots[i], now, late_ns);
 	for (uint32_t i = 0; i < ward->n_standbys; i++)
-		look_at(&ward->standbys[i], now, was_late);
+		look_at(&ward->standbys[i], now, late_ns);
 	if (!ward->closing)
 		look_later(ward);
 }

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -316,6 +318,87 @@ static void a_pool_closes_beside_what_is_stopped_or_leaving(void **state)
 	failover_close(pool);
 }
 
+/* ---- the end of ward and host ---- */
+
+static void a_killed_ward_leaves_no_standby(void **state)
+{
+	static const char *const points[] = {NULL, "exec", "context", "prepare"};
+	const struct gw_pool_options options = failover_options(1, GW_STANDBY_HOT, 1);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+		struct gw_pool *pool;
+		struct gate gate;
+		int32_t pids[2], ward;
+
+		soft_dir_new(NULL);
+		gate_new(&gate, "ward");
+		if (points[i])
+			failover_hold("standby", points[i], &gate);
+		pool = failover_open(&options);
+		if (points[i])
+			(void)gate_expect(&gate);
+		else
+			(void)failover_wait_standbys(pool, 1, 0);
+		pids[0] = failover_pid(pool, 0);
+		pids[1] = failover_standby_pid(pool);
+		ward = failover_stat(pool).ward_pid;
+		world_kill(ward);
+		gw_pool_close(pool);
+		world_wait_gone(pids[0]);
+		world_wait_gone(pids[1]);
+		gate_done(&gate);
+		soft_dir_free();
+	}
+}
+
+/* Opens a pool, tells who is in it, and waits for its end. */
+static _Noreturn void be_host(int fd)
+{
+	const struct gw_pool_options options = failover_options(1, GW_STANDBY_HOT, 1);
+	struct gw_pool *pool = failover_open(&options);
+	int32_t pids[3];
+
+	(void)failover_wait_standbys(pool, 1, 0);
+	pids[0] = failover_stat(pool).ward_pid;
+	pids[1] = failover_pid(pool, 0);
+	pids[2] = failover_standby_pid(pool);
+	(void)!write(fd, pids, sizeof(pids));
+	for (;;)
+		(void)pause();
+}
+
+/* Of a stopped ward too: workers and standbys watch the host themselves. */
+static void a_killed_host_leaves_no_standby(void **state)
+{
+	(void)state;
+	for (int stopped = 0; stopped < 2; stopped++) {
+		int32_t pids[3];
+		int pipe_fds[2];
+		pid_t host;
+
+		soft_dir_new(NULL);
+		assert_int_equal(pipe(pipe_fds), 0);
+		host = fork();
+		if (host == 0)
+			be_host(pipe_fds[1]);
+		assert_int_equal(read(pipe_fds[0], pids, sizeof(pids)), sizeof(pids));
+		if (stopped)
+			assert_int_equal(kill(pids[0], SIGSTOP), 0);
+		world_kill(host);
+		assert_int_equal(waitpid(host, NULL, 0), host);
+		world_wait_gone(pids[1]);
+		world_wait_gone(pids[2]);
+		/* The kernel would do that if this test were not the ward's parent now. */
+		if (stopped)
+			assert_int_equal(kill(pids[0], SIGCONT), 0);
+		world_wait_gone(pids[0]);
+		(void)close(pipe_fds[0]);
+		(void)close(pipe_fds[1]);
+		soft_dir_free();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +417,8 @@ int main(void)
 		world_test(a_pool_closes_while_a_standby_comes_up),
 		world_test(a_pool_closes_beside_standbys_that_wait),
 		world_test(a_pool_closes_beside_what_is_stopped_or_leaving),
+		world_test(a_killed_ward_leaves_no_standby),
+		world_test(a_killed_host_leaves_no_standby),
 	};
 
 	if (gw_is_worker())
