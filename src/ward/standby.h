@@ -26,7 +26,7 @@ enum slot_state standby_take(struct slot *slot);
 /* Whether STANDBY's slot may start a process now. */
 bool standby_may_start(const struct slot *standby);
 
-/* Starts those that are missing. */
+/* Starts those that are missing, and ends those whose workers are all given up. */
 void standby_refill(struct ward *ward);
 
 /* Counts them for the pool's statistics. Returns whether anything is new. */
