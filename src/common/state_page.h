@@ -21,7 +21,15 @@ struct state_page_entry {
 	struct gw_state_info info; /* status 0: none */
 };
 
+/* Whether state outlives the pool. */
+enum state_page_kept {
+	STATE_PAGE_ENDS = 0, /* with the pool: nobody asked for more */
+	STATE_PAGE_KEPT = 1, /* by a keeper */
+	STATE_PAGE_LOST = 2, /* not any more, although it was asked for */
+};
+
 struct state_page {
+	_Atomic uint32_t kept; /* enum state_page_kept */
 	_Atomic uint32_t pieces;
 	_Atomic uint32_t high; /* entries from here on were never used */
 	_Atomic uint64_t bytes;

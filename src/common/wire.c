@@ -163,7 +163,8 @@ static bool body_is_good(const union wire_any *message)
 		return message->fault.source == GW_SOURCE_RESULT ||
 		       message->fault.source == GW_SOURCE_ERROR_LOG;
 	case WIRE_CONTEXT:
-		return text_ends(message->context.pci, sizeof(message->context.pci));
+		return text_ends(message->context.pci, sizeof(message->context.pci)) &&
+		       text_ends(message->context.uuid, sizeof(message->context.uuid));
 	case WIRE_START_FAILED:
 		return error_is_good(&message->start_failed.error);
 	default:

@@ -17,7 +17,7 @@
 #include <gpuward.h>
 
 #define WIRE_MAGIC	 0x77726477U /* "wdrw" */
-#define WIRE_LAYOUT	 2U
+#define WIRE_LAYOUT	 3U
 #define WIRE_VERSION_MAX 16U
 #define WIRE_DEVICES_MAX GW_WORKERS_MAX
 #define WIRE_COMMAND_MAX 16384U
@@ -164,6 +164,7 @@ struct wire_word {
 struct wire_context {
 	struct wire_header header;
 	char pci[32];	   /* as cuDeviceGetPCIBusId writes it; "" without a device */
+	char uuid[48];	   /* as nvidia-smi writes it; "" where the driver tells none */
 	int32_t error_log; /* 0: the driver's error log is heard, or not wanted; else why not */
 	uint32_t reserved;
 };

@@ -120,6 +120,7 @@ static int join_state(struct process *process, int *socket, struct gw_error *ret
 {
 	const struct state_who who = {.device = process->device,
 				      .pid = process->spawned.process.pid,
+				      .process = &process->spawned.process,
 				      .broken = on_state_broken,
 				      .news = on_state_news,
 				      .owner = process};

@@ -15,11 +15,13 @@
 #include "ward/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "common/fd.h"
 #include "common/packet.h"
+#include "ward/keep.h"
 #include "ward/state_request.h"
 
 /* When the kernel had no memory for a message: it does not say when it has again. */
@@ -105,8 +107,7 @@ static struct state_client *first_waiting(const struct state *state, uint64_t af
 	return first;
 }
 
-/* Something has changed: those that wait get another look, in the order in which they came. */
-static void run_waiting(struct state *state)
+void state_run_waiting(struct state *state)
 {
 	struct state_client *client;
 	uint64_t after = 0;
@@ -160,7 +161,7 @@ static bool read_one(struct state_client *client)
 	run(client, &(const struct state_offer){
 			    .fds = fds, .n_fds = packet.n_fds, .no_room = packet.no_room});
 	packet_close_fds(fds, STATE_FDS_MAX);
-	run_waiting(client->state);
+	state_run_waiting(client->state);
 	return true;
 }
 
@@ -172,6 +173,7 @@ static void destroy(struct state_client *client)
 
 	loop_remove(state->loop, &client->source);
 	fd_close(client->socket);
+	fd_close(client->pidfd);
 	state->clients[client->number] = NULL;
 	free(client);
 }
@@ -183,7 +185,7 @@ static void release(struct state_client *client)
 
 	state_request_release(client);
 	destroy(client);
-	run_waiting(state);
+	state_run_waiting(state);
 }
 
 static void on_socket_ready(struct loop_source *source, uint32_t events)
@@ -237,8 +239,13 @@ int state_client_new(struct state *state, const struct state_who *who, int *sock
 	client->device = state_pieces_device(&state->pieces, who->device);
 	client->socket = *socket;
 	client->source = (struct loop_source){.fd = -1, .ready = on_socket_ready, .owner = client};
-	result = loop_add(state->loop, &client->source, *socket, EPOLLIN);
+	client->pidfd =
+		state->keep && who->process ? fcntl(who->process->pidfd, F_DUPFD_CLOEXEC, 3) : -1;
+	result = state->keep && client->pidfd < 0 ? -errno : 0;
+	if (result == 0)
+		result = loop_add(state->loop, &client->source, *socket, EPOLLIN);
 	if (result < 0) {
+		fd_close(client->pidfd);
 		free(client);
 		return result;
 	}
@@ -281,7 +288,7 @@ void state_client_free(struct state_client *client)
 	}
 	watch_as_needed(client, false);
 	state_request_drop_unfinished(client);
-	run_waiting(state);
+	state_run_waiting(state);
 }
 
 int state_new(const struct state_config *config, struct state **ret_state)
@@ -312,6 +319,7 @@ void state_free(struct state *state)
 		if (state->clients[i])
 			destroy(state->clients[i]);
 	}
+	keep_free(state->keep, state_pieces_are_gone(&state->pieces));
 	state_pieces_done(&state->pieces);
 	loop_remove_timer(state->loop, &state->retry_timer);
 	free(state);

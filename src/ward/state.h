@@ -47,6 +47,7 @@
 
 #include "common/state_page.h"
 #include "linux/loop.h"
+#include "linux/procref.h"
 
 struct state;
 struct state_client;
@@ -65,10 +66,25 @@ int state_new(const struct state_config *config, struct state **ret_state);
 /* Ends all pieces, and all clients that are left. NULL is fine. */
 void state_free(struct state *state);
 
+/*
+ * State is to outlive the pool under NAME, and what there is of it is taken over. KEPT is called once, later:
+ * ERROR is NULL when it is here, or says why it cannot be had. No client before that.
+ * Returns 0, or a negative code with the text: KEPT is not called then.
+ */
+int state_keep(struct state *state, const char *name,
+	       void (*kept)(void *owner, const struct gw_error *error), void *owner,
+	       struct gw_error *ret_error);
+
+/* The pool's device NUMBER is the one that ID names, in whatever order a host numbers them. Until this is known
+ * its clients wait, in a pool whose state is kept. */
+void state_name_device(struct state *state, int32_t number, const char *id);
+
 /* Who a client is. */
 struct state_who {
 	int32_t device; /* the pool's number, or -1 */
 	int32_t pid;
+	/* The process, for a keeper, which waits for its end; may be NULL where state ends with the pool. */
+	const struct procref *process;
 	/* Called when the worker broke the rules, unless it is fenced. It may free the client. */
 	void (*broken)(void *owner);
 	/* Called to tell the worker that there is more for it to take, once until it takes all (NULL: it is not

@@ -56,6 +56,7 @@ int state_pieces_init(struct state_pieces *pieces, const int32_t *devices, uint3
 		.all = all, .n_devices = n_devices, .max_bytes = max_bytes, .page = page};
 	for (uint32_t i = 0; i < n_devices; i++)
 		pieces->devices[i].number = devices[i];
+	pieces->devices[n_devices].number = -1;
 	return 0;
 }
 
@@ -128,6 +129,17 @@ struct state_piece *state_piece_by_number(struct state_pieces *pieces, uint64_t 
 	return piece->status != 0 && piece->generation == number >> 32 ? piece : NULL;
 }
 
+bool state_pieces_are_gone(struct state_pieces *pieces)
+{
+	const struct state_piece *piece;
+
+	for (uint32_t place = 0; (piece = state_piece_next(pieces, &place));) {
+		if (piece->status == GW_STATE_READY || piece->status == GW_STATE_COPYING)
+			return false;
+	}
+	return true;
+}
+
 struct state_piece *state_piece_next(struct state_pieces *pieces, uint32_t *place)
 {
 	while (*place < pieces->high) {
@@ -137,6 +149,25 @@ struct state_piece *state_piece_next(struct state_pieces *pieces, uint32_t *plac
 			return piece;
 	}
 	return NULL;
+}
+
+static void put_name(struct state_pieces *pieces, struct state_piece *piece)
+{
+	uint32_t *first = bucket(pieces, piece->device, piece->name);
+
+	piece->next = *first;
+	*first = place_of(pieces, piece) + 1;
+}
+
+static void take_name_away(struct state_pieces *pieces, struct state_piece *piece)
+{
+	uint32_t *link = bucket(pieces, piece->device, piece->name);
+
+	while (*link > 0 && &pieces->all[*link - 1] != piece)
+		link = &pieces->all[*link - 1].next;
+	if (*link > 0)
+		*link = piece->next;
+	piece->next = 0;
 }
 
 /* ---- the page that the host reads ---- */
@@ -173,7 +204,7 @@ static void put_sums(struct state_pieces *pieces)
 	uint64_t bytes = 0;
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < pieces->n_devices; i++) {
+	for (uint32_t i = 0; i <= pieces->n_devices; i++) {
 		bytes += pieces->devices[i].held_bytes;
 		count += pieces->devices[i].pieces;
 	}
@@ -243,7 +274,6 @@ int state_piece_make(struct state_pieces *pieces, const struct state_plan *plan,
 	const struct state_piece *other = state_piece_by_name(pieces, plan->device, plan->name);
 	struct state_piece *piece;
 	uint64_t address;
-	uint32_t *first;
 	int result;
 
 	if (other)
@@ -262,9 +292,7 @@ int state_piece_make(struct state_pieces *pieces, const struct state_plan *plan,
 		return err_os(ret_error, -result, "the ward cannot keep state '%s'", plan->name);
 	piece = &pieces->all[take_place(pieces)];
 	fill_piece(piece, plan, address);
-	first = bucket(pieces, piece->device, piece->name);
-	piece->next = *first;
-	*first = place_of(pieces, piece) + 1;
+	put_name(pieces, piece);
 	device->held_bytes += STATE_HELD_BYTES(piece->kind, piece->copy_bytes);
 	device->pieces++;
 	state_piece_changed(pieces, piece);
@@ -281,16 +309,102 @@ void state_piece_own(struct state_pieces *pieces, struct state_piece *piece, uin
 	state_piece_changed(pieces, piece);
 }
 
-static void take_name_away(struct state_pieces *pieces, struct state_piece *piece)
-{
-	uint32_t *link = bucket(pieces, piece->device, piece->name);
+/* ---- pieces that were kept ---- */
 
-	while (*link > 0 && &pieces->all[*link - 1] != piece)
-		link = &pieces->all[*link - 1].next;
-	if (*link > 0)
-		*link = piece->next;
-	piece->next = 0;
+int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept, int *fds)
+{
+	struct state_piece *piece = &pieces->all[kept->place];
+	struct state_device *elsewhere = &pieces->devices[pieces->n_devices];
+
+	if (piece->status != 0)
+		return GW_EPROTOCOL;
+	*piece = (struct state_piece){
+		.address = kept->address,
+		.bytes = kept->bytes,
+		.copy_bytes = kept->copy_bytes,
+		.epoch = kept->epoch,
+		.task = kept->task,
+		.device = pieces->n_devices,
+		.kind = kept->kind,
+		.status = kept->status,
+		.owner = STATE_NOBODY,
+		.owner_pid = -1,
+		.generation = piece->generation + 1,
+		.made_s = kept->made_s,
+		.fds = {-1, -1},
+	};
+	memcpy(piece->name, kept->name, sizeof(piece->name));
+	memcpy(piece->home, kept->device, sizeof(piece->home));
+	for (size_t i = 0; i < STATE_COPIES(kept->kind); i++)
+		piece->fds[i] = fd_steal(&fds[i]);
+	if (kept->place >= pieces->high)
+		pieces->high = kept->place + 1;
+	put_name(pieces, piece);
+	elsewhere->held_bytes += STATE_HELD_BYTES(piece->kind, piece->copy_bytes);
+	elsewhere->pieces++;
+	return 0;
 }
+
+void state_piece_adopted(struct state_pieces *pieces)
+{
+	for (uint32_t i = pieces->high; i > 0; i--) {
+		struct state_piece *piece = &pieces->all[i - 1];
+
+		if (piece->status == 0) {
+			piece->next = pieces->free;
+			pieces->free = i;
+		} else {
+			state_piece_changed(pieces, piece);
+		}
+	}
+	put_sums(pieces);
+}
+
+/* One whose addresses overlap another's stays elsewhere: nobody can map it. */
+static void bring_home(struct state_pieces *pieces, struct state_piece *piece, uint32_t device)
+{
+	struct state_device *elsewhere = &pieces->devices[pieces->n_devices];
+	struct state_device *home = &pieces->devices[device];
+	uint64_t bytes = STATE_HELD_BYTES(piece->kind, piece->copy_bytes);
+
+	if (state_piece_by_name(pieces, device, piece->name) ||
+	    state_space_take(&home->space, piece->address, piece->copy_bytes) < 0)
+		return;
+	take_name_away(pieces, piece);
+	piece->device = device;
+	piece->home[0] = '\0';
+	put_name(pieces, piece);
+	elsewhere->held_bytes -= bytes;
+	elsewhere->pieces--;
+	home->held_bytes += bytes;
+	home->pieces++;
+	state_piece_changed(pieces, piece);
+}
+
+/* A worker's word, which goes on to the keeper and to people. */
+static void fill_id(char to[KEEP_DEVICE_MAX], const char *id)
+{
+	(void)strncpy(to, id[0] ? id : "?", KEEP_DEVICE_MAX - 1);
+	for (; *to; to++)
+		*to = (char)(*to <= ' ' || *to > '~' ? '?' : *to);
+}
+
+void state_pieces_name(struct state_pieces *pieces, uint32_t device, const char *id)
+{
+	struct state_piece *piece;
+
+	if (pieces->devices[device].id[0])
+		return;
+	fill_id(pieces->devices[device].id, id);
+	id = pieces->devices[device].id;
+	for (uint32_t place = 0; (piece = state_piece_next(pieces, &place));) {
+		if (piece->device == pieces->n_devices && strcmp(piece->home, id) == 0)
+			bring_home(pieces, piece, device);
+	}
+	put_sums(pieces);
+}
+
+/* ---- the end of a piece ---- */
 
 /* Nobody has it mapped, and it has no name. */
 static void end_piece(struct state_pieces *pieces, struct state_piece *piece)

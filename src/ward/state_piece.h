@@ -22,6 +22,7 @@
 
 #include <gpuward.h>
 
+#include "common/keep_wire.h"
 #include "common/state_page.h"
 #include "common/state_wire.h"
 #include "common/wire.h"
@@ -51,10 +52,12 @@ struct state_piece {
 	int32_t owner_pid;   /* of that client, or -1 */
 	uint32_t generation; /* of this place in the table */
 	uint32_t next;	     /* + 1: of the same hash, or free */
+	int64_t made_s;	     /* seconds of CLOCK_REALTIME */
 	int fds[2]; /* working copy, committed copy; or the only one; -1: not offered yet */
 	struct state_clients mapped;
 	struct state_clients wanted;
 	struct state_clients told;
+	char home[KEEP_DEVICE_MAX]; /* a piece elsewhere: its device, or "" */
 };
 
 /* What one device has. */
@@ -62,6 +65,7 @@ struct state_device {
 	int32_t number; /* the pool's */
 	uint64_t held_bytes;
 	uint32_t pieces;
+	char id[KEEP_DEVICE_MAX]; /* "": not known yet */
 	struct state_space space;
 };
 
@@ -70,7 +74,9 @@ struct state_pieces {
 	uint32_t high;		 /* places from here on were never used */
 	uint32_t free;		 /* + 1: the first place that is free again */
 	uint32_t by_name[STATE_NAME_HASHES]; /* + 1 */
-	struct state_device devices[WIRE_DEVICES_MAX];
+	/* The pool's, and one more for pieces that were kept and whose device is not known yet, or is none of the
+	 * pool's. */
+	struct state_device devices[WIRE_DEVICES_MAX + 1];
 	uint32_t n_devices;
 	uint64_t max_bytes; /* per device; 0: no limit */
 	struct state_page *page;
@@ -91,6 +97,9 @@ struct state_piece *state_piece_by_name(struct state_pieces *pieces, uint32_t de
 uint64_t state_piece_number(const struct state_pieces *pieces, const struct state_piece *piece);
 struct state_piece *state_piece_by_number(struct state_pieces *pieces, uint64_t number);
 
+/* Whether there is none that a keeper would hold. */
+bool state_pieces_are_gone(struct state_pieces *pieces);
+
 /* The first piece from place *PLACE on (which goes on behind it), or NULL. */
 struct state_piece *state_piece_next(struct state_pieces *pieces, uint32_t *place);
 
@@ -108,6 +117,15 @@ struct state_plan {
 /* Makes a piece that CLIENT has, in status MAKING. Returns 0, -EEXIST, GW_ELIMIT, -ENOMEM, with the text. */
 int state_piece_make(struct state_pieces *pieces, const struct state_plan *plan,
 		     struct state_piece **ret_piece, struct gw_error *ret_error);
+
+/* Puts a piece that was kept into its old place, on no device yet, and takes FDS. Returns 0, or GW_EPROTOCOL. */
+int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept, int *fds);
+
+/* After the last state_piece_adopt(). */
+void state_piece_adopted(struct state_pieces *pieces);
+
+/* DEVICE (an index) is the one that ID names: gives it the pieces that were kept and are its. */
+void state_pieces_name(struct state_pieces *pieces, uint32_t device, const char *id);
 
 /* OWNER is a client with its PID, or STATE_NOBODY and -1. */
 void state_piece_own(struct state_pieces *pieces, struct state_piece *piece, uint32_t owner,

@@ -9,6 +9,7 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "ward/state_kept.h"
 #include "ward/state_text.h"
 
 #define FUSE_SUPER_MAGIC 0x65735546
@@ -149,12 +150,16 @@ static bool on_offer(struct state_client *client, const struct state_offer *offe
 {
 	struct state_piece *piece = own_piece(client);
 
-	if (!piece || !offer || check_offer(piece, offer, error_of(client)) < 0)
+	if (!piece || (offer && check_offer(piece, offer, error_of(client)) < 0))
 		return true;
-	for (size_t i = 0; i < offer->n_fds; i++)
+	/* Without an offer it was taken before, and has waited for the keeper. */
+	for (size_t i = 0; offer && i < offer->n_fds; i++)
 		piece->fds[i] = fd_steal(&offer->fds[i]);
-	if (piece->kind == GW_STATE_MUTABLE)
+	if (piece->kind == GW_STATE_MUTABLE && piece->fds[0] >= 0) {
+		if (!state_kept_piece(client, piece))
+			return false;
 		piece->status = GW_STATE_READY;
+	}
 	state_piece_changed(&client->state->pieces, piece);
 	return true;
 }
@@ -195,6 +200,8 @@ static bool on_seal(struct state_client *client, const struct state_offer *offer
 			      piece->name);
 		return true;
 	}
+	if (!state_kept_piece(client, piece))
+		return false;
 	piece->status = GW_STATE_READY;
 	state_piece_own(pieces, piece, STATE_NOBODY, -1);
 	look_again(client->state, piece);
@@ -234,6 +241,8 @@ static bool map_mutable(struct state_client *client, struct state_piece *piece)
 {
 	bool copying = piece->status == GW_STATE_COPYING;
 
+	if (!state_kept_own(client, piece))
+		return false;
 	state_clients_add(&piece->mapped, client->number);
 	state_clients_add(&piece->wanted, client->number);
 	state_piece_own(&client->state->pieces, piece, client->number, client->who.pid);
@@ -278,6 +287,8 @@ static bool on_unmap(struct state_client *client, const struct state_offer *offe
 	struct state_piece *piece = state_piece_by_number(pieces, client->request.piece);
 
 	(void)offer;
+	if (piece && piece->owner == client->number)
+		state_kept_disown(client->state, piece);
 	if (piece && state_clients_has(&piece->mapped, client->number))
 		state_piece_unmap(pieces, piece, client->number);
 	return true;
@@ -294,6 +305,8 @@ static bool on_drop(struct state_client *client, const struct state_offer *offer
 	other = state_clients_other(&piece->wanted, client->number);
 	if (other != STATE_NOBODY)
 		return refuse_busy(client, piece, client->state->clients[other]);
+	if (!state_kept_drop(client->state, piece))
+		return false;
 	/* The answer first: the piece may end at once. */
 	add_entry(client, piece, STATE_DO_FORGET);
 	tell_all(client->state, piece);
@@ -317,13 +330,16 @@ static bool is_meant(struct state_client *client, const struct state_piece *piec
 static bool step(struct state_client *client, uint32_t from, uint32_t to)
 {
 	struct state_pieces *pieces = &client->state->pieces;
+	struct state_kept_step kept;
 	struct state_piece *piece;
 	uint32_t count = 0;
 
+	state_kept_step_begin(&kept, to, client->request.task);
 	for (uint32_t place = 0; (piece = state_piece_next(pieces, &place));) {
 		if (!is_meant(client, piece))
 			continue;
 		count++;
+		state_kept_step_add(&kept, client->state, piece);
 		if (piece->status != from) {
 			(void)err_own(error_of(client), GW_EPROTOCOL,
 				      "state '%s' is at another step of its commit", piece->name);
@@ -333,6 +349,8 @@ static bool step(struct state_client *client, uint32_t from, uint32_t to)
 	if (count == 0)
 		(void)err_own(error_of(client), -ENOENT,
 			      "this worker does not have this state to commit");
+	else if (!state_kept_step_send(&kept, client->state))
+		return false;
 	for (uint32_t place = 0; (piece = state_piece_next(pieces, &place));) {
 		if (!is_meant(client, piece))
 			continue;
@@ -449,7 +467,8 @@ bool state_request_run(struct state_client *client, const struct state_offer *of
 		(void)err_own(error_of(client), -ENOTSUP,
 			      "a worker without a device has no device memory");
 	else
-		done = handlers[client->request.header.type](client, offer);
+		done = state_kept_knows_device(client) &&
+		       handlers[client->request.header.type](client, offer);
 	state_wire_header(&answer->header, STATE_ANSWER, STATE_ANSWER_BYTES(answer->count));
 	return done;
 }

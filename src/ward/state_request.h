@@ -16,12 +16,15 @@
 #include "ward/state.h"
 #include "ward/state_piece.h"
 
+struct keep;
+
 struct state_client {
 	struct state *state;
 	struct state_who who;
 	uint32_t number; /* its place in state->clients */
 	int device;	 /* index in the pool's list, or -1 */
 	int socket;
+	int pidfd; /* of the process, where state is kept; -1 */
 	struct loop_source source;
 	bool fenced;
 	bool gone;	      /* the process is; a child that it forked may hold its descriptors */
@@ -42,6 +45,9 @@ struct state {
 	struct state_pieces pieces;
 	struct state_client *clients[STATE_CLIENTS_MAX];
 	uint64_t n_waits;
+	struct keep *keep; /* NULL: state ends with the pool */
+	void (*kept)(void *owner, const struct gw_error *error);
+	void *kept_owner;
 };
 
 /* What came with a request. */
@@ -65,6 +71,9 @@ void state_request_drop_unfinished(struct state_client *client);
 
 /* The descriptors that go with client->answer; at most STATE_FDS_MAX. Returns their number. */
 size_t state_request_fds(struct state_client *client, int fds[STATE_FDS_MAX]);
+
+/* state.c: something has changed: those that wait get another look, in the order in which they came. */
+void state_run_waiting(struct state *state);
 
 /* state.c: CLIENT is to be told that STATE_NEXT has something for it. */
 void state_client_news(struct state_client *client);

@@ -55,6 +55,25 @@ int state_space_alloc(struct state_space *space, uint64_t bytes, uint64_t *ret_a
 	return 0;
 }
 
+int state_space_take(struct state_space *space, uint64_t address, uint64_t bytes)
+{
+	struct state_extent wanted = {.start = address, .bytes = bytes + STATE_GRANULE};
+	size_t at = 0;
+
+	while (at < space->count && space->extents[at].start < address)
+		at++;
+	if ((at > 0 && space->extents[at - 1].start + space->extents[at - 1].bytes > address) ||
+	    (at < space->count && address + wanted.bytes > space->extents[at].start))
+		return -EEXIST;
+	if (make_room(space) < 0)
+		return -ENOMEM;
+	memmove(&space->extents[at + 1], &space->extents[at],
+		(space->count - at) * sizeof(space->extents[0]));
+	space->extents[at] = wanted;
+	space->count++;
+	return 0;
+}
+
 void state_space_free(struct state_space *space, uint64_t address)
 {
 	size_t low = 0;

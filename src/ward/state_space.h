@@ -29,7 +29,11 @@ void state_space_done(struct state_space *space);
 /* BYTES is a multiple of STATE_GRANULE and not 0. Returns 0 and *RET_ADDRESS, -ENOSPC or -ENOMEM. */
 int state_space_alloc(struct state_space *space, uint64_t bytes, uint64_t *ret_address);
 
-/* ADDRESS is from state_space_alloc(). */
+/* Takes BYTES bytes from ADDRESS on, which was given out before. Returns 0, -EEXIST: not all of it is free;
+ * -ENOMEM. */
+int state_space_take(struct state_space *space, uint64_t address, uint64_t bytes);
+
+/* ADDRESS is from state_space_alloc() or state_space_take(). */
 void state_space_free(struct state_space *space, uint64_t address);
 
 #endif

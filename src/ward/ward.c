@@ -252,6 +252,28 @@ static int make_state(struct ward *ward, struct gw_error *ret_error)
 	return result < 0 ? err_os(ret_error, -result, "ward: cannot keep surviving state") : 0;
 }
 
+static void start_workers(struct ward *ward)
+{
+	deadline_begin(ward);
+	signs_begin(ward);
+	heartbeat_begin(ward);
+	for (uint32_t i = 0; i < ward->n_slots; i++)
+		slot_happens(&ward->slots[i], EVENT_START, NULL);
+}
+
+/* The state that was kept is here, or cannot be had. */
+static void on_kept(void *owner, const struct gw_error *error)
+{
+	struct ward *ward = owner;
+
+	if (ward->closing)
+		return;
+	if (error)
+		refuse(ward, error);
+	else
+		start_workers(ward);
+}
+
 static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIRE_FDS_MAX])
 {
 	struct gw_error error;
@@ -266,15 +288,15 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 		result = make_state(ward, &error);
 	if (result == 0)
 		result = make_slots(ward, &error);
+	if (result == 0 && ward->open.state_name[0])
+		result = state_keep(ward->state, ward->open.state_name, on_kept, ward, &error);
 	if (result < 0) {
 		refuse(ward, &error);
 		return;
 	}
-	deadline_begin(ward);
-	signs_begin(ward);
-	heartbeat_begin(ward);
-	for (uint32_t i = 0; i < ward->n_slots; i++)
-		slot_happens(&ward->slots[i], EVENT_START, NULL);
+	if (ward->open.state_name[0])
+		return; /* the workers start when the state is here */
+	start_workers(ward);
 }
 
 /* ---- the host's messages ---- */

@@ -102,8 +102,10 @@ static void on_context(struct process *process, const struct wire_context *conte
 		return;
 	}
 	memcpy(process->pci, context->pci, sizeof(process->pci));
-	signs_error_log(process->ward, context->error_log);
 	make_printable(process->pci);
+	state_name_device(process->ward->state, process->device,
+			  context->uuid[0] ? context->uuid : process->pci);
+	signs_error_log(process->ward, context->error_log);
 	process->has_context = true;
 	ward_settle(process->ward);
 }

@@ -8,6 +8,8 @@
 #include "worker/worker.h"
 
 #include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,20 +56,37 @@ int device_prime(struct worker *worker, struct gw_error *ret_error)
 	return 0;
 }
 
-int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error)
+/* In the form of nvidia-smi; "" where the driver is too old to tell. */
+static void read_uuid(const struct worker *worker, char text[48])
+{
+	struct cuda_uuid uuid = {{0}};
+	size_t used;
+
+	if (!worker->door.cuDeviceGetUuid_v2 ||
+	    worker->door.cuDeviceGetUuid_v2(&uuid, 0) != CUDA_SUCCESS)
+		return;
+	used = (size_t)snprintf(text, 48, "GPU-");
+	for (size_t i = 0; i < sizeof(uuid.bytes); i++)
+		used += (size_t)snprintf(text + used, 48 - used, "%s%02x",
+					 i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+					 uuid.bytes[i]);
+}
+
+int device_start(struct worker *worker, struct wire_context *context, struct gw_error *ret_error)
 {
 	struct gw_error error = {0};
 	int result;
 
-	memset(pci, 0, 32);
+	memset(context, 0, sizeof(*context));
 	if (worker->device < 0)
 		return 0;
 	result = cuda_start_device(&worker->door, 0, &worker->context, &error);
 	if (result < 0)
 		return explain(worker, &error, ret_error);
 	/* Without it only Xids that name the process are understood. */
-	if (worker->door.cuDeviceGetPCIBusId(pci, 32, 0) != CUDA_SUCCESS)
-		pci[0] = '\0';
+	if (worker->door.cuDeviceGetPCIBusId(context->pci, sizeof(context->pci), 0) != CUDA_SUCCESS)
+		context->pci[0] = '\0';
+	read_uuid(worker, context->uuid);
 	return 0;
 }
 

@@ -181,29 +181,27 @@ static int say(enum wire_type type)
 	return wire_send(WIRE_WORKER_SOCKET, &word, NULL, 0);
 }
 
-static int say_context(const struct worker *worker, const char pci[32])
+static int say_context(const struct worker *worker, struct wire_context *context)
 {
-	struct wire_context context = {.error_log = worker->error_log};
-
-	wire_header_init(&context.header, WIRE_CONTEXT, sizeof(context));
-	memcpy(context.pci, pci, sizeof(context.pci));
-	return wire_send(WIRE_WORKER_SOCKET, &context, NULL, 0);
+	wire_header_init(&context->header, WIRE_CONTEXT, sizeof(*context));
+	context->error_log = worker->error_log;
+	return wire_send(WIRE_WORKER_SOCKET, context, NULL, 0);
 }
 
 /* Makes the context when it is this process's turn, as often as it takes until there is room for it. */
 static int make_context(struct worker *worker, struct gw_error *ret_error)
 {
-	char pci[32];
+	struct wire_context context;
 	int result;
 
 	do {
 		if (orders_wait(worker, ORDER_WARM) == ORDER_STOP)
 			_exit(0);
-		result = device_start(worker, pci, ret_error);
+		result = device_start(worker, &context, ret_error);
 		if (result == -ENOMEM)
 			(void)say(WIRE_NO_ROOM);
 	} while (result == -ENOMEM);
-	if (result == 0 && say_context(worker, pci) < 0)
+	if (result == 0 && say_context(worker, &context) < 0)
 		result = err_os(ret_error, EPIPE, "the ward does not listen");
 	return result;
 }

@@ -16,6 +16,7 @@
 #include <gpuward.h>
 
 #include "common/channel.h"
+#include "common/wire.h"
 #include "gpu/cuda.h"
 
 /* Exit codes of a worker, for the ward's texts and for people who look at them. */
@@ -80,8 +81,8 @@ int control_start(struct worker *worker);
 /* device.c. Each returns 0 or a negative code, and does nothing without a device. */
 /* The driver alone: no device memory yet. */
 int device_prime(struct worker *worker, struct gw_error *ret_error);
-/* The context. -ENOMEM: the device has no room for it now. Fills PCI ("" without a device). */
-int device_start(struct worker *worker, char pci[32], struct gw_error *ret_error);
+/* The context. -ENOMEM: the device has no room for it now. Fills in where the device is. */
+int device_start(struct worker *worker, struct wire_context *context, struct gw_error *ret_error);
 /* A slim standby takes less device memory until it is promoted. */
 void device_slim(struct worker *worker);
 /* Returns a CUresult: out of memory, or the device does not work. */

@@ -20,6 +20,7 @@ ROOT = os.path.join(HERE, "..", "..")
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 # What the library and the tool start or load by themselves, and users never name.
 HELPERS = [
+    "libexec/gpuward/gpuward-keeper",
     "libexec/gpuward/gpuward-probe",
     "libexec/gpuward/gpuward-ward",
     "lib/gpuward/softgpu/libcuda.so.1",

@@ -154,8 +154,8 @@ static void the_environment_names_slot_and_device(void **state)
 		expect(WIRE_UP);
 		first = up->slot == 0;
 		assert_int_equal(up->device, first ? 2 : 0);
-		assert_string_equal(up->functions[0], first ? "2:0:0:2:9:500000000:0:0:0"
-							    : "2:1:0:0:9:500000000:0:0:0");
+		assert_string_equal(up->functions[0], first ? "3:0:0:2:9:500000000:0:0:0"
+							    : "3:1:0:0:9:500000000:0:0:0");
 		assert_string_equal(up->functions[1],
 				    first ? "PCI_BUS_ID/7" : "PCI_BUS_ID/GPU-aaa");
 	}

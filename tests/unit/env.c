@@ -86,7 +86,7 @@ static void without_a_share_it_is_the_number(void **state)
 	(void)state;
 	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
 	assert_int_equal(count(environment), 3);
-	assert_true(has(environment, "GPUWARD_WORKER=2:4:5:7:100:0:1:6:1"));
+	assert_true(has(environment, "GPUWARD_WORKER=3:4:5:7:100:0:1:6:1"));
 	assert_true(has(environment, "CUDA_VISIBLE_DEVICES=7"));
 	assert_true(has(environment, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
 	free(environment);
@@ -116,7 +116,7 @@ static void without_devices_nothing_of_them_changes(void **state)
 	assert_int_equal(env_new(base, &worker, &environment, NULL), 0);
 	assert_int_equal(count(environment), 2);
 	assert_true(has(environment, "CUDA_VISIBLE_DEVICES=2,3"));
-	assert_true(has(environment, "GPUWARD_WORKER=2:0:0:-1:0:0:0:0:0"));
+	assert_true(has(environment, "GPUWARD_WORKER=3:0:0:-1:0:0:0:0:0"));
 	free(environment);
 }
 
