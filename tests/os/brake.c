@@ -234,9 +234,9 @@ static void other_workers_go_on(void **state)
 	/* The standby, which nobody needs any more, gives its memory back. (A driver that is initialised takes some
 	 * of the first device, whichever it uses.) */
 	start_ns = now_ns();
-	while (soft_used_bytes(0) > 100 * MIB)
+	while (soft_used_bytes(0) > 100 * MIB || failover_stat(pool).standbys_failed == 0)
 		failover_wait_a_bit(start_ns, "the end of a standby without a worker");
-	assert_int_equal(failover_wait_standbys(pool, 1, 0).standbys_failed, 1);
+	assert_int_equal(failover_wait_standbys(pool, 1, 0).standbys_starting, 0);
 	/* What may run anywhere runs there. */
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(failover_work(pool, -1).pid, healthy);
