@@ -68,6 +68,31 @@ static int32_t small_number(const char *text, const char **ret_end)
 	return (int32_t)value;
 }
 
+/* Where the major of the driver NAME belongs; NULL where it is none of nvidia's. */
+static int32_t *find_major(struct nodes *nodes, const char *name)
+{
+	/* "nvidia-frontend" up to driver 545, "nvidia" and "nvidiactl" after it */
+	const struct {
+		const char *name;
+		int32_t *major;
+	} known[] = {
+		{"nvidia", &nodes->major_gpu},
+		{"nvidia-frontend", &nodes->major_gpu},
+		{"nvidia-uvm", &nodes->major_uvm},
+		{"nvidia-caps", &nodes->major_caps},
+		{"nvidia-caps-imex-channels", &nodes->major_imex},
+		{"nvidia-nvlink", &nodes->major_nvlink},
+		{"nvidia-nvswitch", &nodes->major_nvswitch},
+		{"gdrdrv", &nodes->major_gdrdrv},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strcmp(name, known[i].name) == 0)
+			return known[i].major;
+	}
+	return NULL;
+}
+
 static void read_majors(const char *root, struct nodes *nodes)
 {
 	cleanup_stream FILE *stream = open_text(root, "/proc/devices");
@@ -75,6 +100,7 @@ static void read_majors(const char *root, struct nodes *nodes)
 
 	while (stream && fgets(line, sizeof(line), stream)) {
 		const char *name = line;
+		int32_t *known;
 		int32_t major;
 
 		if (strncmp(line, "Block", 5) == 0)
@@ -83,13 +109,9 @@ static void read_majors(const char *root, struct nodes *nodes)
 		if (major < 0 || *name++ != ' ')
 			continue;
 		line[strcspn(line, "\n")] = '\0';
-		/* "nvidia-frontend" up to driver 545, "nvidia" and "nvidiactl" after it */
-		if (strcmp(name, "nvidia") == 0 || strcmp(name, "nvidia-frontend") == 0)
-			nodes->major_gpu = major;
-		else if (strcmp(name, "nvidia-uvm") == 0)
-			nodes->major_uvm = major;
-		else if (strcmp(name, "nvidia-caps") == 0)
-			nodes->major_caps = major;
+		known = find_major(nodes, name);
+		if (known)
+			*known = major;
 	}
 }
 
@@ -262,8 +284,14 @@ int nodes_read(const char *root, struct nodes *ret_nodes, struct gw_error *ret_e
 {
 	const char *named = getenv("GPUWARD_SOFT_DIR");
 	const char *soft = named && named[0] ? named : NULL;
-	struct nodes nodes = {
-		.emulated = soft != NULL, .major_gpu = -1, .major_uvm = -1, .major_caps = -1};
+	struct nodes nodes = {.emulated = soft != NULL,
+			      .major_gpu = -1,
+			      .major_uvm = -1,
+			      .major_caps = -1,
+			      .major_imex = -1,
+			      .major_nvlink = -1,
+			      .major_nvswitch = -1,
+			      .major_gdrdrv = -1};
 	char folder[sizeof(nodes.control.path) - 16];
 	int used = soft ? snprintf(folder, sizeof(folder), "%s/dev", soft)
 			: snprintf(folder, sizeof(folder), "%s/dev", root);

@@ -55,6 +55,10 @@ struct nodes {
 	int32_t major_gpu; /* of /dev/nvidiaN and nvidiactl */
 	int32_t major_uvm;
 	int32_t major_caps;
+	int32_t major_imex; /* of nvidia-caps-imex-channels/channelN */
+	int32_t major_nvlink;
+	int32_t major_nvswitch;
+	int32_t major_gdrdrv; /* GPUDirect copies: a module of its own */
 	struct node control;
 	struct node uvm;
 	size_t file_count; /* /dev/nvidiaN that exist */
