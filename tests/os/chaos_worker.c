@@ -99,8 +99,10 @@ static int do_fault(enum chaos_fault fault)
 		_exit(7);
 	if (signals[fault] != 0)
 		return kill(getpid(), signals[fault]);
-	while (fault == CHAOS_HANG)
-		(void)pause();
+	if (fault == CHAOS_HANG) {
+		for (;;)
+			(void)pause();
+	}
 	return run_bad_kernel(fault);
 }
 
