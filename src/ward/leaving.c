@@ -59,6 +59,10 @@ void leaving_take(struct process *process)
 	loop_add_timer(&process->ward->loop, &process->timer);
 	process->next = process->ward->leaving;
 	process->ward->leaving = process;
+}
+
+void leaving_kill(struct process *process)
+{
 	/* It may have ended by itself just now: then there is nobody to get it. */
 	(void)procref_signal(&process->spawned.process, SIGKILL);
 	loop_set_timer(&process->timer, slot_kill_deadline(process->ward));

@@ -18,8 +18,11 @@
 
 #include "ward/process.h"
 
-/* Takes PROCESS, which is fenced and in no slot any more, and kills it. */
+/* Takes PROCESS, which is fenced and in no slot any more. */
 void leaving_take(struct process *process);
+
+/* Kills it. */
+void leaving_kill(struct process *process);
 
 /* Whether all have ended, or were given up. */
 bool leaving_is_over(const struct ward *ward);

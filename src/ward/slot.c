@@ -129,12 +129,13 @@ static void announce(struct slot *slot)
 	process->ready_ns = now_ns();
 	if (slot->is_standby)
 		return;
-	recovery_ready(slot);
-	outbox_up(slot);
+	/* First the worker, then the host: both wake up at the same time. */
 	if (process->standby) {
 		process->promoted_ns = now_ns();
 		worker_link_send(process, WIRE_PROMOTE);
 	}
+	recovery_ready(slot);
+	outbox_up(slot);
 }
 
 /* A standby's process goes on here from where it is. */
@@ -275,6 +276,7 @@ static void fence(struct slot *slot)
 static enum slot_state do_replace(struct slot *slot, const struct happening *what)
 {
 	struct process *process = slot->process;
+	enum slot_state next;
 	struct tally_run run;
 	struct gw_exit exit;
 
@@ -288,7 +290,10 @@ static enum slot_state do_replace(struct slot *slot, const struct happening *wha
 	recovery_begin(slot, process, &exit);
 	leaving_take(process);
 	outbox_gone(slot, process, &exit);
-	return go_on(slot, &run);
+	next = go_on(slot, &run);
+	/* A signal to many threads takes longer than a promotion, and nothing waits for this one. */
+	leaving_kill(process);
+	return next;
 }
 
 static enum slot_state do_follow(struct slot *slot, const struct happening *what)
