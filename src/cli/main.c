@@ -26,6 +26,7 @@ struct command {
 static const struct command commands[] = {
 	{"drill", "stage GPU faults and memory releases, and watch the recovery", command_drill},
 	{"pools", "show what all pools of workers are doing", command_pools},
+	{"state", "show and remove device memory that is kept beyond its pool", command_state},
 	{DRILL_HOLDER, NULL, command_drill_holder},
 	{DRILL_BYSTANDER, NULL, command_drill_bystander},
 };

@@ -39,6 +39,7 @@ struct pool_view {
 	struct pool_page_report report;
 	uint32_t state_pieces;
 	uint64_t state_bytes;
+	uint32_t state_kept; /* enum state_page_kept */
 };
 
 struct pools {

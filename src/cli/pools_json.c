@@ -161,8 +161,8 @@ static void add_numbers(json_t *object, const struct pool_view *view)
 		"noticed_by", noticed_by(view), "sources", sources(view), "kernel_log_lost",
 		number(view->report.kernel_log_lost), "last_recoveries", recoveries(view), "tasks",
 		tasks(host), "state_name", text(host->state_name), "state",
-		json_pack("{s:i, s:o}", "pieces", (int)view->state_pieces, "bytes",
-			  number(view->state_bytes)),
+		json_pack("{s:i, s:o, s:b}", "pieces", (int)view->state_pieces, "bytes",
+			  number(view->state_bytes), "kept", view->state_kept == STATE_PAGE_KEPT),
 		"last_exit", last);
 
 	(void)json_object_update(object, rest);

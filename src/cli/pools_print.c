@@ -194,10 +194,9 @@ static void print_details(const struct pool_view *view)
 	const struct pool_page_host *host = &view->host;
 	char bytes[2][BYTES_TEXT_MAX];
 
-	(void)printf("\nward %d, user %u%s%s%s%s:\n", view->ward_pid, view->uid,
+	(void)printf("\nward %d, user %u%s%s:\n", view->ward_pid, view->uid,
 		     view->stopped ? ", stopped" : "",
-		     view->host_pid < 0 ? ", its host is gone or not to be seen" : "",
-		     host->state_name[0] ? ", state is kept as " : "", host->state_name);
+		     view->host_pid < 0 ? ", its host is gone or not to be seen" : "");
 	print_latency(view, "first sign to ready", pools_sign_to_ready);
 	print_latency(view, "fence to ready", pools_fence_to_ready);
 	print_sources(view);
@@ -212,6 +211,10 @@ static void print_details(const struct pool_view *view)
 	(void)printf("  live tasks hold:  %s of input, %s of output\n", bytes[0], bytes[1]);
 	if (view->state_pieces > 0)
 		(void)printf("  pieces of surviving state:  %u\n", view->state_pieces);
+	if (view->state_kept == STATE_PAGE_KEPT)
+		(void)printf("  state is kept as:  %s\n", host->state_name);
+	else if (host->state_name[0])
+		(void)printf("  state is NOT kept as:  %s\n", host->state_name);
 	if (view->report.workers.failed > 0)
 		(void)printf("  workers given up:  %u\n", view->report.workers.failed);
 	if (host->last_exit.end != GW_END_UNKNOWN)

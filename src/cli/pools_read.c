@@ -108,6 +108,7 @@ void pools_read(const struct pool_page *page, uint64_t bytes, struct pool_view *
 		return;
 	view->state_pieces = atomic_load(&page->states.pieces);
 	view->state_bytes = atomic_load(&page->states.bytes);
+	view->state_kept = atomic_load(&page->states.kept);
 }
 
 static uint64_t between(uint64_t from, uint64_t to)

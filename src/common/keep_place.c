@@ -42,6 +42,7 @@ int keep_place_open(bool make, struct gw_error *ret_error)
 	char path[PATH_MAX];
 	cleanup_fd int folder = -1;
 	int result;
+	int fd;
 
 	if (runtime && runtime[0] == '/')
 		(void)snprintf(path, sizeof(path), "%.4000s/gpuward", runtime);
@@ -49,11 +50,16 @@ int keep_place_open(bool make, struct gw_error *ret_error)
 		(void)snprintf(path, sizeof(path), "/tmp/gpuward-%u", geteuid());
 	if (make && mkdir(path, S_IRWXU) < 0 && errno != EEXIST)
 		return err_os(ret_error, errno, "cannot make %.120s to keep state", path);
-	folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	/* By name alone first: of another user's folder it is said whose it is, and not that it cannot be read. */
+	folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (folder < 0)
 		return err_os(ret_error, errno, "cannot open %.120s, where state is kept", path);
 	result = check_folder(folder, path, ret_error);
-	return result < 0 ? result : fd_steal(&folder);
+	if (result < 0)
+		return result;
+	fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? err_os(ret_error, errno, "cannot read %.120s, where state is kept", path)
+		      : fd;
 }
 
 bool keep_place_name_is_good(const char *name)

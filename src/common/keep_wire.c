@@ -138,7 +138,7 @@ size_t keep_wire_fds(const union keep_any *message)
 {
 	switch (message->header.type) {
 	case KEEP_HELLO:
-		return message->hello.role == KEEP_WARD ? 1 : 0;
+		return message->hello.role == KEEP_WARD ? 2 : 0;
 	case KEEP_PIECE:
 		return STATE_COPIES(message->piece.kind) + (message->piece.owner_pid > 0 ? 2U : 0U);
 	case KEEP_OWN:

@@ -6,7 +6,7 @@
  * Runs in: keeper, ward, command line; all of the same user (SO_PEERCRED), since nobody else is listened to.
  *
  *	ward				keeper
- *	HELLO + its pidfd		refuses; or waits until the ward before, and the workers that could
+ *	HELLO + pidfds			refuses; or waits until the ward before, and the workers that could
  *					write, are gone for certain
  *					WELCOME, PIECE + copies ..., END
  *	PIECE + copies			holds it
@@ -45,7 +45,7 @@
 
 enum keep_type {
 	/* to the keeper, from whoever connects */
-	KEEP_HELLO = 1, /* role; fds: the ward's pidfd */
+	KEEP_HELLO = 1, /* role; fds: the pidfds of a ward and of its host */
 	/* from the ward, once it was welcomed */
 	KEEP_PIECE =
 		2, /* fds: copies, then with an owner its pidfd and the ward's end of its socket */

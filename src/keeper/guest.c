@@ -96,6 +96,10 @@ void guest_welcome(struct guest *guest)
 {
 	static const struct gw_error none = {0};
 
+	int fd;
+
+	/* Who has died since is no owner any more, to those who look. */
+	(void)hold_owned(&guest->keeper->hold, &fd);
 	guest_answer(guest, &none, false);
 	guest->sending = true;
 	guest->next_place = 0;
@@ -121,6 +125,7 @@ static void on_hello(struct guest *guest, const struct keep_hello *hello, int *f
 	guest->pid = hello->pid;
 	if (hello->role == KEEP_WARD) {
 		guest->pidfd = fd_steal(&fds[0]);
+		guest->host = fd_steal(&fds[1]);
 		keeper_enter(guest);
 	} else {
 		guest_welcome(guest);
@@ -222,7 +227,8 @@ int guest_new(struct keeper *keeper, int *socket)
 	guest = calloc(1, sizeof(*guest));
 	if (!guest)
 		return -ENOMEM;
-	*guest = (struct guest){.keeper = keeper, .socket = *socket, .number = number, .pidfd = -1};
+	*guest = (struct guest){
+		.keeper = keeper, .socket = *socket, .number = number, .pidfd = -1, .host = -1};
 	guest->source = (struct loop_source){.fd = -1, .ready = on_ready, .owner = guest};
 	result = loop_add(&keeper->loop, &guest->source, *socket, EPOLLIN);
 	if (result < 0) {
@@ -243,5 +249,6 @@ void guest_free(struct guest *guest)
 	keeper->guests[guest->number] = NULL;
 	keeper_leave(guest);
 	fd_close(guest->pidfd);
+	fd_close(guest->host);
 	free(guest);
 }

@@ -184,6 +184,8 @@ static int waits_for(const struct hold_piece *piece)
 
 const struct hold_piece *hold_owned(struct hold *hold, int *ret_fd)
 {
+	const struct hold_piece *first = NULL;
+
 	for (uint32_t i = 0; i < hold->high; i++) {
 		struct hold_piece *piece = &hold->all[i];
 		int fd;
@@ -191,13 +193,14 @@ const struct hold_piece *hold_owned(struct hold *hold, int *ret_fd)
 		if (piece->info.status == 0 || piece->owner_pidfd < 0)
 			continue;
 		fd = waits_for(piece);
-		if (fd >= 0) {
+		if (fd < 0) {
+			disown(piece);
+		} else if (!first) {
+			first = piece;
 			*ret_fd = fd;
-			return piece;
 		}
-		disown(piece);
 	}
-	return NULL;
+	return first;
 }
 
 size_t hold_fds(const struct hold_piece *piece, int fds[2])

@@ -48,8 +48,8 @@ uint32_t hold_remove(struct hold *hold, const char *name);
 const struct hold_piece *hold_next(const struct hold *hold, uint32_t *place);
 
 /*
- * Forgets owners that are gone for certain. Returns a piece whose owner is not, or NULL; *RET_FD is what becomes
- * readable, or is hung up, when that has changed. Never blocks.
+ * Forgets all owners that are gone for certain. Returns the first piece whose owner is not, or NULL; *RET_FD is what
+ * becomes readable, or is hung up, when that has changed. Never blocks.
  */
 const struct hold_piece *hold_owned(struct hold *hold, int *ret_fd);
 

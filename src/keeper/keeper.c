@@ -118,6 +118,8 @@ static void let_in(struct keeper *keeper)
 		loop_set_timer(&keeper->next_timer, GW_FOREVER);
 		return;
 	}
+	if (keeper->user)
+		return; /* it is ending, and will leave */
 	if (!has_ended(keeper->past_pidfd)) {
 		watch(keeper, &keeper->past_source, keeper->past_pidfd);
 		return;
@@ -159,7 +161,7 @@ void keeper_enter(struct guest *guest)
 		guest_drain(keeper->user);
 	if (keeper->next && has_ended(keeper->next->pidfd))
 		guest_free(keeper->next);
-	if (keeper->user) {
+	if (keeper->user && !has_ended(keeper->user->host)) {
 		refuse_busy(guest, keeper->user->pid, "in use by");
 	} else if (keeper->next) {
 		refuse_busy(guest, keeper->next->pid, "wanted by");
@@ -180,11 +182,11 @@ static void on_next(struct loop_timer *timer)
 	if (!keeper->next)
 		return;
 	piece = hold_owned(&keeper->hold, &fd);
-	if (!has_ended(keeper->past_pidfd))
-		(void)err_own(&error, -EBUSY,
-			      "state '%s': the ward of the pool before, pid %d, has let go of it "
-			      "and does not end: end it",
-			      keeper->name, keeper->past_pid);
+	if (keeper->user || !has_ended(keeper->past_pidfd))
+		(void)err_own(
+			&error, -EBUSY,
+			"state '%s': the ward of the pool before, pid %d, does not end: end it",
+			keeper->name, keeper->user ? keeper->user->pid : keeper->past_pid);
 	else
 		(void)err_own(&error, -EBUSY,
 			      "state '%s': worker pid %d of the pool before, or a process that it "

@@ -11,8 +11,9 @@
  *	guest.c		one connection
  *	hold.c		the pieces
  *
- * One ward at a time. The next one is let in only when the one before is certainly gone, and with it every worker
- * that could still be writing mutable state:
+ * One ward at a time: a second one is refused, unless the host of the first is dead, so that it is ending. It is
+ * let in only when the one before is certainly gone, and with it every worker that could still be writing mutable
+ * state:
  *
  *	ward A and its worker		keeper			ward B
  *	are killed together
@@ -47,6 +48,7 @@ struct guest {
 	uint32_t role;	 /* enum keep_role; 0: it has not said HELLO */
 	int32_t pid;
 	int pidfd;    /* a ward's */
+	int host;     /* the pidfd of its host: without it the ward is ending */
 	bool sending; /* pieces, from next_place on */
 	bool ended;   /* it closes when all is sent */
 	uint32_t next_place;

@@ -52,6 +52,7 @@ struct keep {
 	enum phase phase;
 	bool opened; /* once: from then on a failure is a loss */
 	int folder;
+	int host; /* its pidfd, borrowed */
 	int socket;
 	struct loop_source source;
 	struct procref keeper; /* at the other end, once it has welcomed */
@@ -415,7 +416,8 @@ static void greet(struct keep *keep, int socket)
 	result = procref_open(&self, getpid(), &error);
 	if (result == 0) {
 		/* If it is ending, its end says so. */
-		(void)packet_send(socket, &hello, sizeof(hello), &self.pidfd, 1);
+		(void)packet_send(socket, &hello, sizeof(hello),
+				  (const int[]){self.pidfd, keep->host}, 2);
 		result = loop_add(keep->loop, &keep->source, socket, EPOLLIN);
 		if (result < 0)
 			(void)err_os(&error, -result, "the ward cannot watch the keeper");
@@ -542,8 +544,8 @@ static void on_retry(struct loop_timer *timer)
 
 /* ---- the whole ---- */
 
-int keep_new(struct loop *loop, const char *name, const struct keep_calls *calls, void *owner,
-	     struct keep **ret_keep, struct gw_error *ret_error)
+int keep_new(struct loop *loop, const char *name, int host, const struct keep_calls *calls,
+	     void *owner, struct keep **ret_keep, struct gw_error *ret_error)
 {
 	int folder = keep_place_open(true, ret_error);
 	struct keep *keep;
@@ -559,6 +561,7 @@ int keep_new(struct loop *loop, const char *name, const struct keep_calls *calls
 			      .calls = calls,
 			      .owner = owner,
 			      .folder = folder,
+			      .host = host,
 			      .socket = -1,
 			      .keeper = PROCREF_NONE,
 			      .child = SPAWNED_NONE};

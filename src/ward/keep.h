@@ -47,9 +47,10 @@ struct keep_calls {
 	void (*lost)(void *owner);
 };
 
-/* Begins; opened() is called later, never from here. Returns 0 or a negative code. NAME is copied. */
-int keep_new(struct loop *loop, const char *name, const struct keep_calls *calls, void *owner,
-	     struct keep **ret_keep, struct gw_error *ret_error);
+/* Begins; opened() is called later, never from here. Returns 0 or a negative code. NAME is copied; HOST is the
+ * host's pidfd, and outlives it. */
+int keep_new(struct loop *loop, const char *name, int host, const struct keep_calls *calls,
+	     void *owner, struct keep **ret_keep, struct gw_error *ret_error);
 
 /* Lets go. Where the keeper holds nothing (EMPTY), its end is waited for, a second at most. NULL is fine. */
 void keep_free(struct keep *keep, bool empty);

@@ -67,11 +67,11 @@ int state_new(const struct state_config *config, struct state **ret_state);
 void state_free(struct state *state);
 
 /*
- * State is to outlive the pool under NAME, and what there is of it is taken over. KEPT is called once, later:
+ * State is to outlive the pool of HOST (a pidfd that outlives it) under NAME, and what there is is taken over. KEPT is called once, later:
  * ERROR is NULL when it is here, or says why it cannot be had. No client before that.
  * Returns 0, or a negative code with the text: KEPT is not called then.
  */
-int state_keep(struct state *state, const char *name,
+int state_keep(struct state *state, const char *name, int host,
 	       void (*kept)(void *owner, const struct gw_error *error), void *owner,
 	       struct gw_error *ret_error);
 

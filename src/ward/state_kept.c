@@ -188,7 +188,7 @@ static void on_lost(void *owner)
 	atomic_store(&state->pieces.page->kept, STATE_PAGE_LOST);
 }
 
-int state_keep(struct state *state, const char *name,
+int state_keep(struct state *state, const char *name, int host,
 	       void (*kept)(void *owner, const struct gw_error *error), void *owner,
 	       struct gw_error *ret_error)
 {
@@ -200,7 +200,7 @@ int state_keep(struct state *state, const char *name,
 
 	state->kept = kept;
 	state->kept_owner = owner;
-	return keep_new(state->loop, name, &calls, state, &state->keep, ret_error);
+	return keep_new(state->loop, name, host, &calls, state, &state->keep, ret_error);
 }
 
 void state_name_device(struct state *state, int32_t number, const char *id)

@@ -289,7 +289,8 @@ static void on_open(struct ward *ward, const struct wire_open *open, int fds[WIR
 	if (result == 0)
 		result = make_slots(ward, &error);
 	if (result == 0 && ward->open.state_name[0])
-		result = state_keep(ward->state, ward->open.state_name, on_kept, ward, &error);
+		result = state_keep(ward->state, ward->open.state_name, ward->host_pidfd, on_kept,
+				    ward, &error);
 	if (result < 0) {
 		refuse(ward, &error);
 		return;

@@ -69,7 +69,7 @@ class Pools(helper.CommandLine):
         self.assertEqual(pool["tasks"], {"pending": 0, "done": 3, "attempts_failed": 1, "poisoned": 0,
                                          "input_bytes": 1024, "output_bytes": 0})
         self.assertEqual((pool["devices"], pool["recoveries"], pool["state_name"]), ([], 1, None))
-        self.assertEqual(pool["state"], {"pieces": 0, "bytes": 0})
+        self.assertEqual(pool["state"], {"pieces": 0, "bytes": 0, "kept": False})
         recovery = pool["last_recoveries"][0]
         self.assertTrue(recovery["complete"])
         self.assertGreater(recovery["fence_to_ready_ns"], 0)
