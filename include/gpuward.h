@@ -357,7 +357,7 @@ struct gw_state_info {
  * BYTES for a mutable piece. A mutable one is at epoch 0: all zero, until the first commit.
  *
  * Runs in: worker, main thread; for as long as the driver takes to make and clear the memory.
- * Owns: the pool owns the piece; it ends with the pool, or by gw_state_drop().
+ * Owns: the pool owns the piece; it ends with the pool (unless that has a state_name), or by gw_state_drop().
  * Returns 0 and *RET_ADDRESS. -EEXIST there is one of this name on the device; -EINVAL; -ENOMEM the device has
  *   no room, or GW_ELIMIT max_state_bytes, GW_STATES_MAX or the ward's descriptors are used up: the message
  *   says which pieces use how much; -EADDRINUSE the range of addresses is taken in this process; -ENOTSUP
@@ -548,7 +548,8 @@ struct gw_pool_options {
 	uint64_t heartbeat_ns;
 	uint64_t max_state_bytes; /* of surviving state, per device; 0 = what the device has */
 	/* Keeps the state beyond the pool, under this name (printable ASCII without '/'), for the next
-	 * pool of the same user that asks for it; NULL = it ends with the pool. */
+	 * pool of the same user that asks for it; NULL = it ends with the pool. One pool at a time: gw_pool_open()
+	 * waits up to 10 s for the one before to be gone, and returns -EBUSY where it lives. gpuward-state(1). */
 	const char *state_name;
 };
 
@@ -579,7 +580,8 @@ template <class type> inline type gw_options_of()
  * Owns: the caller owns *RET_POOL and ends it with gw_pool_close().
  * Returns 0; -EINVAL bad options; -ENOENT, -EACCES or -ENOEXEC the worker's program is missing, not
  *   executable, or no program; -ENODEV a device does not exist; -EACCES it may not be used; GW_EVERSION;
- *   GW_EDRIVER; GW_EPOOLFAILED or -ETIMEDOUT no worker became ready; GW_EWARDLOST the ward died;
+ *   GW_EDRIVER; GW_EPOOLFAILED or -ETIMEDOUT no worker became ready; GW_EWARDLOST the ward died; with a
+ *   state_name -EBUSY another pool uses it, -EACCES its folder is another user's or open to others;
  *   -EAGAIN, -EMFILE, -ENOMEM, -EFBIG a limit of the system; -ENOSYS the kernel lacks a call.
  */
 GW_PUBLIC int gw_pool_open(struct gw_pool **ret_pool, const struct gw_pool_options *options,
