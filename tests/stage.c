@@ -16,6 +16,7 @@
 
 #define FULL_MAJOR 1
 #define FULL_MINOR 7
+#define ZERO_MINOR 5
 
 struct stage stage;
 
@@ -66,6 +67,7 @@ static void begin_emulated(void)
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	make_file(stage.device, text);
+	(void)snprintf(stage.mappable, sizeof(stage.mappable), "%s", stage.device);
 	make_file(stage.control, "");
 	make_file(path, "");
 	assert_int_equal(setenv("GPUWARD_SOFT_DIR", stage.folder, 1), 0);
@@ -85,6 +87,7 @@ static void begin_numbers(void)
 	}
 	assert_int_equal(chmod(stage.device, 0666), 0);
 	stage.foreign = "/dev/full";
+	(void)snprintf(stage.mappable, sizeof(stage.mappable), "/dev/zero");
 	stage.options.root = stage.folder;
 	unsetenv("GPUWARD_SOFT_DIR");
 }
@@ -214,8 +217,11 @@ static const struct scan_reference *next_reference(pid_t pid, uint32_t *at)
 
 static bool is_staged(const struct scan_reference *reference)
 {
-	return reference->device.kind == SCAN_DEVICE_UNKNOWN ||
-	       (reference->device.kind == SCAN_GPU && reference->device.minor == 7);
+	if (reference->device.kind == SCAN_DEVICE_UNKNOWN)
+		return true;
+	return reference->device.kind == SCAN_GPU &&
+	       (reference->device.minor == FULL_MINOR ||
+		(reference->device.minor == ZERO_MINOR && reference->held == SCAN_MAPPING));
 }
 
 unsigned int stage_count_all(pid_t pid)

@@ -35,8 +35,9 @@ enum stage_kind {
 struct stage {
 	enum stage_kind kind;
 	char folder[64];
-	char device[96];     /* nvidia7's file */
-	char control[96];    /* nvidiactl's; only emulated */
+	char device[96];   /* nvidia7's file */
+	char control[96];  /* nvidiactl's; only emulated */
+	char mappable[96]; /* the device, or another one that can be mapped: /dev/zero is nvidia5 */
 	const char *foreign; /* another file for the same device; NULL none */
 	struct scan_options options;
 	struct scan scan;

@@ -4,7 +4,10 @@
  * no path is read, nothing is opened. AT_STATX_DONT_SYNC keeps a network or FUSE file system out of it, whose
  * server might not answer.
  *
- * Read next: look.h.
+ * Most descriptors need no more. Sockets need their fdinfo, for what is in flight; what has no type or lies on a
+ * file system of the kernel's own can be an io_uring or a dma-buf, and its link says so.
+ *
+ * Read next: look.h, parts.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,41 +16,105 @@
 
 #include "common/fd.h"
 #include "holders/folder.h"
-#include "holders/look.h"
+#include "holders/parts.h"
 
-#define STATX_FLAGS (AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT)
-#define BEAT_EVERY  512
+#define BEAT_EVERY 512
 
-static void look_at(struct look *look, int folder, const char *name, int32_t fd, int32_t tid,
-		    struct finding *finding)
+#define RING_LINK   "anon_inode:[io_uring]"
+#define DMABUF_LINK "/dmabuf:"
+
+/* The exporter of nvidia's kernel module, in the fdinfo of a dma-buf. */
+#define DMABUF_EXPORTER "exp_name:\tnv_dmabuf\n"
+
+static void look_at_dmabuf(struct look *look, int folder, const char *name,
+			   const struct place *place, struct finding *finding)
 {
-	struct scan_reference reference = {.tid = tid,
-					   .held = tid ? SCAN_FD_OF_THREAD : SCAN_FD,
-					   .fd = fd,
-					   .count = 1,
-					   .bytes = GW_UNKNOWN};
+	struct scan_reference reference = place->reference;
+	uint64_t bytes;
+
+	if (look_read_fdinfo(look, folder, name) < 0 || !strstr(look->text, DMABUF_EXPORTER))
+		return;
+	reference.device = (struct scan_device){.kind = SCAN_DMABUF, .minor = -1, .gpu_minor = -1};
+	if (look_find_number(look->text, "size:", &bytes))
+		reference.bytes = bytes;
+	(void)finding_add(look, finding, &reference);
+}
+
+/*
+ * Files of dma-bufs are regular ones on newer kernels, on a file system of their own without a device. Which
+ * one that is shows at the first link of it, and the others are known not to be.
+ */
+static bool may_be_dmabuf(struct look *look, const struct statx *file)
+{
+	if (file->stx_dev_major != 0)
+		return false;
+	for (size_t i = 0; i < look->plain_count; i++) {
+		if (look->plain[i] == file->stx_dev_minor)
+			return false;
+	}
+	return true;
+}
+
+static void is_plain(struct look *look, const struct statx *file)
+{
+	if (look->plain_count < LOOK_PLAIN_MAX)
+		look->plain[look->plain_count++] = file->stx_dev_minor;
+}
+
+static void look_at_link(struct look *look, int folder, int fds, const char *name,
+			 const struct statx *file, const struct place *place,
+			 struct finding *finding)
+{
+	char link[32]; /* the beginning decides */
+
+	if (folder_read_link(fds, name, link, sizeof(link)) < 0)
+		return;
+	if (strcmp(link, RING_LINK) == 0)
+		rings_look(look, folder, name, place, finding);
+	else if (strncmp(link, DMABUF_LINK, strlen(DMABUF_LINK)) == 0)
+		look_at_dmabuf(look, folder, name, place, finding);
+	else if (S_ISREG(file->stx_mode))
+		is_plain(look, file);
+}
+
+void fds_look_at(struct look *look, int folder, int fds, const char *name,
+		 const struct place *place, struct finding *finding)
+{
+	struct scan_reference reference = place->reference;
 	struct statx file;
 
 	/* One that was closed meanwhile is no loss. */
-	if (statx(folder, name, STATX_FLAGS, STATX_TYPE | STATX_INO, &file) < 0)
+	if (statx(fds, name, LOOK_STATX_FLAGS, STATX_TYPE | STATX_INO, &file) < 0)
 		return;
-	if (device_find(look->devices, &file, &reference.device, &reference.other_node))
-		(void)finding_add(look, finding, &reference);
+	if (device_find(look->devices, &file, &reference.device, &reference.other_node)) {
+		if (reference.held == SCAN_IN_FLIGHT)
+			finding_count(look, finding, &reference);
+		else
+			(void)finding_add(look, finding, &reference);
+	} else if (S_ISSOCK(file.stx_mode)) {
+		sockets_look(look, folder, name, place, finding);
+	} else if ((file.stx_mode & S_IFMT) == 0 ||
+		   (S_ISREG(file.stx_mode) && may_be_dmabuf(look, &file))) {
+		look_at_link(look, folder, fds, name, &file, place, finding);
+	}
 }
 
 int64_t fds_look(struct look *look, int folder, int32_t tid, struct finding *finding)
 {
 	cleanup_fd int fd = openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct folder entries = {.fd = fd, .buffer = look->entries, .room = sizeof(look->entries)};
+	struct place place = {.reference = {.tid = tid,
+					    .held = tid ? SCAN_FD_OF_THREAD : SCAN_FD,
+					    .count = 1,
+					    .bytes = GW_UNKNOWN}};
 	int64_t count = 0;
 	const char *name;
-	int32_t number;
 	int code;
 
 	if (fd < 0)
 		return -errno;
-	while ((code = folder_next(&entries, &number, &name)) > 0) {
-		look_at(look, fd, name, number, tid, finding);
+	while ((code = folder_next(&entries, &place.reference.fd, &name)) > 0) {
+		fds_look_at(look, folder, fd, name, &place, finding);
 		if (++count % BEAT_EVERY == 0)
 			look_beat(look);
 	}

@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/fd.h"
+#include "holders/folder.h"
+#include "holders/parts.h"
 
 #define REFERENCES_FIRST 16U
 
@@ -53,6 +56,58 @@ bool finding_add(struct look *look, struct finding *finding, const struct scan_r
 	return true;
 }
 
+#define COMPARE_LAST 64U
+
+static bool is_equal(const struct scan_reference *a, const struct scan_reference *b)
+{
+	return a->held == b->held && a->tid == b->tid && a->fd == b->fd &&
+	       a->device.kind == b->device.kind && a->device.minor == b->device.minor &&
+	       a->other_node == b->other_node;
+}
+
+void finding_count(struct look *look, struct finding *finding,
+		   const struct scan_reference *reference)
+{
+	uint32_t first = finding->count > COMPARE_LAST ? finding->count - COMPARE_LAST : 0;
+
+	for (uint32_t i = finding->count; i > first; i--) {
+		struct scan_reference *other = &finding->references[i - 1];
+
+		if (!is_equal(other, reference))
+			continue;
+		other->count += reference->count;
+		if (reference->bytes != GW_UNKNOWN)
+			other->bytes += reference->bytes;
+		return;
+	}
+	(void)finding_add(look, finding, reference);
+}
+
+ssize_t look_read_fdinfo(struct look *look, int folder, const char *name)
+{
+	char path[32];
+
+	(void)snprintf(path, sizeof(path), "fdinfo/%s", name);
+	return folder_read_file(folder, path, look->text, sizeof(look->text));
+}
+
+bool look_find_number(const char *text, const char *key, uint64_t *ret_number)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		char *end;
+
+		line += *line == '\n';
+		if (strncmp(line, key, length) != 0)
+			continue;
+		errno = 0;
+		*ret_number = strtoull(line + length, &end, 10);
+		return errno == 0 && end != line + length;
+	}
+	return false;
+}
+
 /* What the error of a first read means for the process. */
 static enum look_result result_of(struct look *look, int error)
 {
@@ -76,21 +131,41 @@ static enum look_result refused(struct look *look, int error, struct finding *fi
 	return finding->process.flags & SCAN_PF_KTHREAD ? LOOK_DONE : LOOK_DENIED;
 }
 
-static enum look_result look_into(struct look *look, struct finding *finding)
+/* What the process is, and where in the kernel. */
+static void read_facts(struct look *look, struct finding *finding)
 {
-	int64_t count = fds_look(look, look->folder, 0, finding);
-	int code;
+	char link[4096];
+	ssize_t length;
 
-	if (count < 0)
-		return refused(look, (int)-count, finding);
-	if (finding->count == 0)
-		return LOOK_DONE;
-	code = process_read_stat(look, &finding->process);
+	process_read_details(look, finding);
+	exiting_read_kernel_place(look, finding);
+	length = folder_read_link(look->folder, "exe", link, sizeof(link));
+	if (length >= 0)
+		finding->process.exe = arena_copy(&finding->chunks, link, (size_t)length);
+}
+
+/* Identity, and with it the proof that all that was read before is of one process. */
+static enum look_result identify(struct look *look, struct finding *finding)
+{
+	int code = process_read_stat(look, &finding->process);
+
 	if (code < 0)
 		return result_of(look, -code);
 	if (!look->without_details)
-		process_read_details(look, finding);
+		read_facts(look, finding);
 	return LOOK_DONE;
+}
+
+static enum look_result look_into(struct look *look, struct finding *finding)
+{
+	int64_t count = fds_look(look, look->folder, 0, finding);
+
+	if (count < 0)
+		return refused(look, (int)-count, finding);
+	threads_look(look, finding);
+	if (count == 0 && finding->count == 0)
+		exiting_look(look, finding);
+	return finding->count > 0 ? identify(look, finding) : LOOK_DONE;
 }
 
 enum look_result look_first(struct look *look, int32_t pid, struct finding **ret_finding)
@@ -101,6 +176,7 @@ enum look_result look_first(struct look *look, int32_t pid, struct finding **ret
 
 	*ret_finding = NULL;
 	look->pid = pid;
+	look->rings = 0;
 	look_beat(look);
 	(void)snprintf(name, sizeof(name), "%d", pid);
 	look->folder = openat(look->proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -117,11 +193,33 @@ enum look_result look_first(struct look *look, int32_t pid, struct finding **ret
 	return result;
 }
 
+/* Of one whose only references are mappings nothing is known yet. */
+static bool is_complete(struct look *look, bool first, struct finding *finding)
+{
+	return first || (finding->count > 0 && identify(look, finding) == LOOK_DONE);
+}
+
 struct finding *look_second(struct look *look, bool first)
 {
-	(void)look;
-	(void)first;
-	return NULL;
+	struct finding *finding;
+
+	if (look->without_maps && !first)
+		return NULL;
+	finding = finding_new();
+	if (!finding)
+		return NULL;
+	finding->second = true;
+	finding->process.pid = look->pid;
+	if (!look->without_maps)
+		maps_look(look, finding);
+	look->unseen.maps_denied += !first && (finding->process.flags & SCAN_MAPS_DENIED);
+	if (!is_complete(look, first, finding)) {
+		finding_free(finding);
+		return NULL;
+	}
+	if (!look->without_details)
+		memory_read(look, finding);
+	return finding;
 }
 
 void look_end(struct look *look)

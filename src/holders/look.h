@@ -4,11 +4,13 @@
  *
  *	fds.c		descriptors of a table
  *	threads.c	threads whose table is their own
- *	maps.c		mapped memory
  *	sockets.c	descriptors in flight
  *	rings.c		files that are registered with an io_uring
  *	exiting.c	processes whose tables are empty since they are ending
  *	process.c	what the process is
+ *	maps.c		mapped memory
+ *	memory.c	command line and environment
+ *	groups.c	control groups
  *
  * Runs in: the scan's threads, each with a struct look of its own; nothing is shared but the device table. All of
  * a process is read through one descriptor of its folder in /proc, so that a pid that is given to another process
@@ -33,6 +35,8 @@
 
 #define LOOK_FOLDER_BYTES 32768
 #define LOOK_TEXT_BYTES	  65536
+#define LOOK_PLAIN_MAX	  64
+#define LOOK_KNOWN_MAX	  512
 
 /* What looks at one process have found. */
 struct finding {
@@ -55,6 +59,15 @@ enum look_result {
 	LOOK_FAILED,
 };
 
+/* What a file is that was met among mappings. */
+struct look_known {
+	struct device_inode file;
+	struct scan_device device;
+	bool used;
+	bool is_device;
+	bool other_node;
+};
+
 /* One thread's tools. */
 struct look {
 	int proc; /* the folder /proc */
@@ -66,8 +79,13 @@ struct look {
 	/* Of the present process. */
 	int32_t pid;
 	int folder;
+	uint32_t rings; /* io_urings among its descriptors */
 	uint64_t descriptors;
 	struct scan_unseen unseen; /* added up over processes until it is taken */
+	/* Numbers of file systems without a device (their major is 0) that have no dma-bufs. */
+	uint32_t plain[LOOK_PLAIN_MAX];
+	size_t plain_count;
+	struct look_known known[LOOK_KNOWN_MAX]; /* by a hash of the file */
 	/* Buffers. */
 	char entries[LOOK_FOLDER_BYTES];
 	char thread_entries[LOOK_FOLDER_BYTES];
