@@ -16,7 +16,7 @@ void bytes_format(uint64_t bytes, char text[BYTES_TEXT_MAX])
 		(void)snprintf(text, BYTES_TEXT_MAX, "-");
 		return;
 	}
-	while (shift < 60 && bytes >> (shift + 10) > 0)
+	while (shift <= 50 && bytes >> (shift + 10) > 0)
 		shift += 10;
 	whole = bytes >> shift;
 	tenths = shift > 0 ? (bytes >> (shift - 10) & 1023) * 10 / 1024 : 0;

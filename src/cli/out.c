@@ -14,13 +14,16 @@
 
 void out_row(struct out_table *table)
 {
+	if (table->lost)
+		return;
 	if (table->n_rows == table->room) {
 		size_t room = table->room > 0 ? table->room * 2 : 16;
 		struct out_line *grown = reallocarray(table->lines, room, sizeof(*grown));
 
-		table->lost = table->lost || !grown;
-		if (table->lost)
+		if (!grown) {
+			table->lost = true;
 			return;
+		}
 		table->lines = grown;
 		table->room = room;
 	}

@@ -123,7 +123,7 @@ int scan_run(const struct scan_options *options, struct scan *ret_scan, struct g
 	struct crew_plan plan = {.proc = -1};
 	struct crew_result result;
 	struct scan scan = {0};
-	struct crew *crew;
+	struct crew *crew = NULL;
 	int code = prepare(options, &plan, ret_error);
 
 	if (code == 0) {
