@@ -128,6 +128,9 @@ static void on_hello(struct guest *guest, const struct keep_hello *hello, int *f
 		guest->host = fd_steal(&fds[1]);
 		keeper_enter(guest);
 	} else {
+		/* What the ward has sent counts, although it was not read yet. */
+		if (guest->keeper->user)
+			guest_drain(guest->keeper->user);
 		guest_welcome(guest);
 	}
 }
