@@ -201,9 +201,11 @@ int state_ask_all(const char *name, struct state_list *ret_list, struct gw_error
 			return err_os(ret_error, -result, "cannot list the state that is kept");
 		}
 	}
-	if (name && list.count == 0)
+	if (name && list.count == 0) {
+		state_list_done(&list);
 		return err_own(ret_error, -ENOENT,
 			       "no state is kept as '%s'; gpuward state ls shows what is", name);
+	}
 	*ret_list = list;
 	return 0;
 }
