@@ -189,6 +189,26 @@ static int start_thread(struct member *member)
 	return -error;
 }
 
+static void equip(struct crew *crew, struct member *member)
+{
+	const struct crew_plan *plan = &crew->plan;
+	struct look *look = &member->look;
+
+	member->crew = crew;
+	member->pid = -1;
+	look->proc = plan->proc;
+	look->folder = -1;
+	look->devices = plan->devices;
+	look->own_proc = plan->own_proc;
+	look->groups = &plan->groups;
+	look->pid_namespace = plan->pid_namespace;
+	look->mount_namespace = plan->mount_namespace;
+	look->without_maps = plan->without_maps;
+	look->without_details = plan->without_details;
+	look->beat_ns = &member->beat_ns;
+	look_beat(look);
+}
+
 /* Called with the lock. */
 static int add_member(struct crew *crew)
 {
@@ -200,16 +220,7 @@ static int add_member(struct crew *crew)
 	member = calloc(1, sizeof(*member));
 	if (!member)
 		return -ENOMEM;
-	member->crew = crew;
-	member->pid = -1;
-	member->look.proc = crew->plan.proc;
-	member->look.folder = -1;
-	member->look.devices = crew->plan.devices;
-	member->look.own_proc = crew->plan.own_proc;
-	member->look.without_maps = crew->plan.without_maps;
-	member->look.without_details = crew->plan.without_details;
-	member->look.beat_ns = &member->beat_ns;
-	look_beat(&member->look);
+	equip(crew, member);
 	code = start_thread(member);
 	if (code < 0) {
 		free(member);

@@ -39,7 +39,10 @@ struct crew_plan {
 	struct device_table *devices; /* taken over on success; free() */
 	int32_t *pids;		      /* taken over on success; free() */
 	uint32_t pid_count;
+	struct groups groups;
 	bool own_proc;
+	uint64_t pid_namespace; /* of this process */
+	uint64_t mount_namespace;
 	bool without_maps;
 	bool without_details;
 	uint32_t threads; /* 0: as many as there are allowed CPUs */

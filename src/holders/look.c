@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/fd.h"
 #include "holders/folder.h"
@@ -131,6 +132,30 @@ static enum look_result refused(struct look *look, int error, struct finding *fi
 	return finding->process.flags & SCAN_PF_KTHREAD ? LOOK_DONE : LOOK_DENIED;
 }
 
+static uint64_t namespace_of(int folder, const char *name)
+{
+	struct statx file;
+
+	return statx(folder, name, AT_STATX_DONT_SYNC, STATX_INO, &file) < 0 ? GW_UNKNOWN
+									     : file.stx_ino;
+}
+
+/* Another one only where both are known. */
+static bool is_other(uint64_t namespace, uint64_t own)
+{
+	return namespace != GW_UNKNOWN && own != GW_UNKNOWN && namespace != own;
+}
+
+static void read_namespaces(struct look *look, struct scan_process *process)
+{
+	process->pid_namespace = namespace_of(look->folder, "ns/pid");
+	process->mount_namespace = namespace_of(look->folder, "ns/mnt");
+	if (is_other(process->pid_namespace, look->pid_namespace))
+		process->flags |= SCAN_OTHER_PID_NAMESPACE;
+	if (is_other(process->mount_namespace, look->mount_namespace))
+		process->flags |= SCAN_OTHER_MOUNT_NAMESPACE;
+}
+
 /* What the process is, and where in the kernel. */
 static void read_facts(struct look *look, struct finding *finding)
 {
@@ -138,6 +163,8 @@ static void read_facts(struct look *look, struct finding *finding)
 	ssize_t length;
 
 	process_read_details(look, finding);
+	read_namespaces(look, &finding->process);
+	groups_read(look, finding);
 	exiting_read_kernel_place(look, finding);
 	length = folder_read_link(look->folder, "exe", link, sizeof(link));
 	if (length >= 0)

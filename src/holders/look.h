@@ -31,6 +31,7 @@
 
 #include "holders/arena.h"
 #include "holders/device.h"
+#include "holders/groups.h"
 #include "holders/scan.h"
 
 #define LOOK_FOLDER_BYTES 32768
@@ -73,6 +74,9 @@ struct look {
 	int proc; /* the folder /proc */
 	const struct device_table *devices;
 	bool own_proc; /* numbers of this /proc are pids for this process's system calls */
+	const struct groups *groups;
+	uint64_t pid_namespace; /* this process's own; GW_UNKNOWN */
+	uint64_t mount_namespace;
 	bool without_maps;
 	bool without_details;
 	_Atomic uint64_t *beat_ns; /* set at every step, so that one who is stuck is seen */

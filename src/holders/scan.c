@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,11 +19,14 @@
 #include "common/fd.h"
 #include "holders/crew.h"
 #include "holders/folder.h"
+#include "holders/groups.h"
 #include "holders/merge.h"
+#include "holders/relatives.h"
 #include "linux/namespaces.h"
 
 #define DEADLINE_NS 5000000000ULL
 #define PIDS_FIRST  1024U
+#define MOUNTS_MAX  (1U << 20)
 
 /* All numbers in the folder PROC. Returns how many, or -errno. */
 static int64_t list_pids(int proc, int32_t **ret_pids)
@@ -65,22 +69,48 @@ static bool is_own(int proc)
 	return folder_read_link(proc, "self", text, sizeof(text)) > 0 && strcmp(text, own) == 0;
 }
 
-static void describe(int proc, struct scan *scan)
+static uint64_t namespace_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) < 0 ? GW_UNKNOWN : status.st_ino;
+}
+
+/*
+ * The option hidepid of /proc, where it hides processes from this one: the first process of a pid namespace is
+ * everybody's to see, if anything is.
+ */
+static int32_t read_hidepid(int proc, const char *path)
+{
+	cleanup_free char *text = malloc(MOUNTS_MAX);
+	int hidepid = -1;
+
+	if (text && folder_read_file(proc, "self/mountinfo", text, MOUNTS_MAX) > 0)
+		hidepid = groups_parse_hidepid(text, path);
+	if (hidepid > 0 && faccessat(proc, "1/stat", R_OK, 0) == 0)
+		return 0;
+	return hidepid;
+}
+
+static void describe(const struct crew_plan *plan, const struct scan_options *options,
+		     struct scan *scan)
 {
 	struct timespec now = {0};
-	ssize_t got;
 
 	scan->taken_ns = now_ns();
+	scan->emulated = plan->devices->emulated;
+	scan->pid_namespace = plan->pid_namespace;
+	scan->pid_namespace_initial = namespaces_pid_is_initial();
+	scan->unseen.foreign_proc = !plan->own_proc;
+	scan->unseen.hidepid = read_hidepid(plan->proc, options->proc ? options->proc : "/proc");
 	scan->ticks_per_second = (uint64_t)sysconf(_SC_CLK_TCK);
 	(void)clock_gettime(CLOCK_BOOTTIME, &now);
 	scan->now_ticks = (uint64_t)now.tv_sec * scan->ticks_per_second +
 			  (uint64_t)now.tv_nsec / (1000000000U / scan->ticks_per_second);
-	got = folder_read_file(proc, "sys/kernel/random/boot_id", scan->boot_id,
-			       sizeof(scan->boot_id));
-	if (got <= 0)
+	if (folder_read_file(plan->proc, "sys/kernel/random/boot_id", scan->boot_id,
+			     sizeof(scan->boot_id)) <= 0)
 		scan->boot_id[0] = '\0';
 	scan->boot_id[strcspn(scan->boot_id, "\n")] = '\0';
-	scan->pid_namespace_initial = namespaces_pid_is_initial();
 }
 
 static void let_go(struct crew_plan *plan)
@@ -111,9 +141,31 @@ static int prepare(const struct scan_options *options, struct crew_plan *plan,
 		return err_os(ret_error, (int)-count, "cannot list the processes of %s", path);
 	plan->pid_count = (uint32_t)count;
 	plan->own_proc = is_own(plan->proc);
+	plan->pid_namespace = namespace_of("/proc/self/ns/pid");
+	plan->mount_namespace = namespace_of("/proc/self/ns/mnt");
+	groups_read_mounts(plan->proc, &plan->groups);
 	plan->without_maps = options->without_maps;
 	plan->without_details = options->without_details;
 	plan->threads = options->threads;
+	return 0;
+}
+
+/* Joins what the crew has found; PROC for the relatives, -1 for none. */
+static int assemble(struct crew_result *result, int proc, struct scan *scan,
+		    struct gw_error *ret_error)
+{
+	int32_t hidepid = scan->unseen.hidepid;
+	bool foreign = scan->unseen.foreign_proc;
+	int code = merge_findings(result, scan);
+
+	if (code == 0 && proc >= 0)
+		code = relatives_read(proc, scan);
+	if (code < 0)
+		return err_os(ret_error, -code, "cannot hold what was found");
+	scan->unseen.hidepid = hidepid;
+	scan->unseen.foreign_proc = foreign;
+	scan->unseen.needs_ptrace |= scan->unseen.denied > 0 || hidepid > 0;
+	scan->took_ns = now_ns() - scan->taken_ns;
 	return 0;
 }
 
@@ -121,14 +173,17 @@ int scan_run(const struct scan_options *options, struct scan *ret_scan, struct g
 {
 	uint64_t deadline_ns = after_ns(options->deadline_ns ? options->deadline_ns : DEADLINE_NS);
 	struct crew_plan plan = {.proc = -1};
+	cleanup_fd int proc = -1;
 	struct crew_result result;
 	struct scan scan = {0};
 	struct crew *crew = NULL;
 	int code = prepare(options, &plan, ret_error);
 
 	if (code == 0) {
-		describe(plan.proc, &scan);
-		scan.emulated = plan.devices->emulated;
+		describe(&plan, options, &scan);
+		/* The plan will be the crew's, which can be gone when its findings are there. */
+		if (!options->without_details)
+			proc = fcntl(plan.proc, F_DUPFD_CLOEXEC, 0);
 		code = crew_start(&plan, &crew, ret_error);
 	}
 	if (code < 0) {
@@ -136,15 +191,12 @@ int scan_run(const struct scan_options *options, struct scan *ret_scan, struct g
 		return code;
 	}
 	crew_take(crew, deadline_ns, &result);
-	code = merge_findings(&result, &scan);
-	if (code < 0) {
+	code = assemble(&result, proc, &scan, ret_error);
+	if (code < 0)
 		scan_free(&scan);
-		return err_os(ret_error, -code, "cannot hold what was found");
-	}
-	scan.unseen.foreign_proc = !plan.own_proc;
-	scan.took_ns = now_ns() - scan.taken_ns;
-	*ret_scan = scan;
-	return 0;
+	else
+		*ret_scan = scan;
+	return code;
 }
 
 void scan_free(struct scan *scan)
