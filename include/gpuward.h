@@ -307,9 +307,9 @@ GW_PUBLIC int gw_worker_run(const struct gw_function *functions);
  *		counts; when a worker ends, the next one that maps the piece finds the last commit, whole.
  *
  * These functions run in a worker with a device, in its main thread: in `run` or `prepare` of a function.
- * Elsewhere they return -ENOTSUP or -EPERM. They talk to the ward, which takes microseconds, and to the
- * driver; two of them can wait for as long as another process takes, and say so. A process that the ward has
- * replaced gets GW_EFENCED from all that ask the ward.
+ * Elsewhere they return -ENOTSUP or -EPERM, and -EPERM in a signal handler that interrupts one of them. They
+ * talk to the ward, which takes microseconds, and to the driver; two of them can wait for as long as another
+ * process takes, and say so. A process that the ward has replaced gets GW_EFENCED from all that ask the ward.
  *
  * An error whose domain is GW_DOMAIN_CUDA has the CUresult in `native`: a function returns that, so that a
  * poisoned process is replaced.

@@ -57,11 +57,22 @@ int state_enter(struct state_self **ret_self, struct gw_error *ret_error)
 		return err_own(ret_error, -EPERM,
 			       "gw_state_* are for the worker's main thread: no other thread, and "
 			       "no forked child");
+	if (only.busy)
+		return err_own(ret_error, -EPERM,
+			       "a signal handler cannot call gw_state_*: it interrupted another "
+			       "call of them");
+	only.busy = true;
+	*ret_self = &only;
 	/* What cannot be mapped in advance is no failure of the call that is on its way. */
 	if (orders_take(only.worker, ORDER_STATE))
 		(void)take_news(&only, NULL);
-	*ret_self = &only;
 	return only.owes ? tell_unmapped(&only, ret_error) : 0;
+}
+
+void state_leave(struct state_self **self)
+{
+	if (*self)
+		(*self)->busy = false;
 }
 
 struct state_local *state_find(struct state_self *self, const char *name,
@@ -237,7 +248,7 @@ int gw_state_create(const char *name, uint64_t bytes, enum gw_state_kind kind,
 		    uint64_t *ret_address, struct gw_error *ret_error)
 {
 	struct state_local local = {.wanted = true};
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	struct state_talk talk;
 	int result = state_enter(&self, ret_error);
 
@@ -355,7 +366,7 @@ int gw_state_map(const char *name, enum gw_state_access access, struct gw_state_
 		 struct gw_error *ret_error)
 {
 	struct state_local *local;
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	int result = state_enter(&self, ret_error);
 
 	if (result == 0 && access != GW_STATE_READ && access != GW_STATE_WRITE)
@@ -381,7 +392,7 @@ int gw_state_map(const char *name, enum gw_state_access access, struct gw_state_
 int gw_state_seal(const char *name, struct gw_error *ret_error)
 {
 	struct state_local *local;
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	int result = state_enter(&self, ret_error);
 
 	if (result < 0)
@@ -409,7 +420,7 @@ int gw_state_seal(const char *name, struct gw_error *ret_error)
 int gw_state_unmap(const char *name, struct gw_error *ret_error)
 {
 	struct state_local *local;
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	int result = state_enter(&self, ret_error);
 
 	if (result < 0)
@@ -424,7 +435,7 @@ int gw_state_unmap(const char *name, struct gw_error *ret_error)
 int gw_state_drop(const char *name, struct gw_error *ret_error)
 {
 	struct state_local *local;
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	struct state_talk talk;
 	int result = state_enter(&self, ret_error);
 
@@ -454,7 +465,7 @@ int gw_state_drop(const char *name, struct gw_error *ret_error)
 int gw_state_list(struct gw_state_info *ret_infos, uint32_t n, struct gw_error *ret_error)
 {
 	uint8_t *next = (uint8_t *)ret_infos;
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	struct state_talk talk;
 	uint64_t from = 0;
 	int count = 0;
@@ -522,5 +533,10 @@ static int take_news(struct state_self *self, struct gw_error *ret_error)
 
 int state_take_news(struct worker *worker, struct gw_error *ret_error)
 {
-	return worker->device < 0 ? 0 : take_news(&only, ret_error);
+	cleanup_leave struct state_self *self = &only;
+
+	if (worker->device < 0)
+		return 0;
+	self->busy = true;
+	return take_news(self, ret_error);
 }

@@ -165,7 +165,7 @@ static int roll_back(struct state_self *self, struct state_local *const *locals,
 
 int gw_state_commit(const char *name, struct gw_error *ret_error)
 {
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	uint32_t count = 0;
 	int result = state_enter(&self, ret_error);
 
@@ -179,7 +179,7 @@ int gw_state_commit(const char *name, struct gw_error *ret_error)
 
 int gw_state_roll_back(const char *name, struct gw_error *ret_error)
 {
-	struct state_self *self;
+	cleanup_leave struct state_self *self = NULL;
 	uint32_t count = 0;
 	int result = state_enter(&self, ret_error);
 

@@ -8,6 +8,7 @@
 #ifndef GPUWARD_WORKER_STATE_SELF_H
 #define GPUWARD_WORKER_STATE_SELF_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -25,11 +26,24 @@ struct state_self {
 	struct state_memory memory;
 	struct state_table table;
 	bool owes; /* the ward was not told yet of all that is unmapped */
+	/*
+	 * A call is on its way. A signal handler that makes another one would take its answer:
+	 *
+	 *	commit: asks the ward
+	 *	        handler: asks, and receives the answer to the commit
+	 *	commit: waits for ever, or finds the handler's answer and cannot know whether it counts
+	 */
+	volatile sig_atomic_t busy;
 };
 
 /* The state of this process, where gw_state_* may be called; takes news in. Returns 0, -ENOTSUP, -EPERM,
- * GW_EWARDLOST, GW_EPROTOCOL. */
+ * GW_EWARDLOST, GW_EPROTOCOL. The variable that is filled is a cleanup_leave one, and NULL before. */
 int state_enter(struct state_self **ret_self, struct gw_error *ret_error);
+
+/* Ends the call of gw_state_* that state_enter() began. NULL is fine. */
+void state_leave(struct state_self **self);
+
+#define cleanup_leave __attribute__((cleanup(state_leave)))
 
 /* The piece NAME that is mapped here; or NULL with -ENOENT. */
 struct state_local *state_find(struct state_self *self, const char *name,

@@ -2,7 +2,8 @@
 /*
  * Description: whichever call of the driver, message or allocation fails while a worker makes, maps, seals,
  * commits, rolls back, unmaps or drops surviving state, there is one clear refusal (or, once a commit counts,
- * the end of the process), nothing is lost or left, and afterwards everything works.
+ * the end of the process), nothing is lost or left, and afterwards everything works; and a signal handler that calls
+ * such a function in the middle of another one is refused, and changes nothing.
  *
  * Runs in: host and worker in one program, on the emulated GPU. A job that does all of it is run again and
  * again, and what fails is one step later each time (state_worker.h), until it gets through.
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -80,6 +82,19 @@ static void check_refusal(const struct state_report *report)
 	assert_true(strlen(last->error.msg) > 20);
 }
 
+static struct gw_pool *open_with_two_pieces(void)
+{
+	struct gw_pool *pool = state_open(1);
+
+	(void)state_run(pool, OPS({OP_CREATE, GW_STATE_SEALED, .bytes = MIB, .name = "weights"},
+				  {OP_FILL, .seed = 7, .name = "weights"},
+				  {OP_SEAL, .name = "weights"}, {OP_UNMAP, .name = "weights"},
+				  {OP_CREATE, GW_STATE_MUTABLE, .bytes = 3 * MIB, .name = "cache"},
+				  {OP_FILL_NEXT, .name = "cache"}, {OP_COMMIT},
+				  {OP_UNMAP, .name = "cache"}));
+	return pool;
+}
+
 static void whatever_fails_is_refused_and_nothing_is_lost(void **state)
 {
 	struct state_job job = everything;
@@ -89,13 +104,7 @@ static void whatever_fails_is_refused_and_nothing_is_lost(void **state)
 
 	(void)state;
 	soft_dir_new(NULL);
-	pool = state_open(1);
-	(void)state_run(pool, OPS({OP_CREATE, GW_STATE_SEALED, .bytes = MIB, .name = "weights"},
-				  {OP_FILL, .seed = 7, .name = "weights"},
-				  {OP_SEAL, .name = "weights"}, {OP_UNMAP, .name = "weights"},
-				  {OP_CREATE, GW_STATE_MUTABLE, .bytes = 3 * MIB, .name = "cache"},
-				  {OP_FILL_NEXT, .name = "cache"}, {OP_COMMIT},
-				  {OP_UNMAP, .name = "cache"}));
+	pool = open_with_two_pieces();
 	used = soft_used_bytes(0);
 	epoch = check_rest(pool, used);
 	for (job.stop_at = 0; job.stop_at < STEPS_MAX; job.stop_at++) {
@@ -125,10 +134,42 @@ static void whatever_fails_is_refused_and_nothing_is_lost(void **state)
 	soft_dir_free();
 }
 
+static void a_signal_handler_is_refused_in_the_middle_of_a_call(void **state)
+{
+	struct state_job job = everything;
+	struct gw_pool *pool;
+	uint64_t used, epoch;
+
+	(void)state;
+	soft_dir_new(NULL);
+	pool = open_with_two_pieces();
+	used = soft_used_bytes(0);
+	epoch = check_rest(pool, used);
+	job.stop = STOP_SIGNAL;
+	for (job.stop_at = 0; job.stop_at < STEPS_MAX; job.stop_at++) {
+		struct state_report report = {0};
+		bool interrupted;
+
+		assert_int_equal(state_try(pool, &job, &report).kind, GW_DONE);
+		interrupted = report.steps > job.stop_at;
+		assert_int_equal(report.done, STATE_OPS);
+		assert_int_equal(report.ops[STATE_OPS - 1].result, 0);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(report.in_handler[i], interrupted ? -EPERM : 0);
+		assert_int_equal(check_rest(pool, used), ++epoch);
+		if (!interrupted)
+			break;
+	}
+	assert_true(job.stop_at > 60 && job.stop_at < STEPS_MAX);
+	gw_pool_close(pool);
+	soft_dir_free();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(whatever_fails_is_refused_and_nothing_is_lost),
+		world_test(a_signal_handler_is_refused_in_the_middle_of_a_call),
 	};
 
 	if (gw_is_worker())

@@ -35,6 +35,24 @@ static bool is_here(void)
 	return job && counts && job->stop != STOP_NEVER && steps == job->stop_at;
 }
 
+static volatile int32_t in_handler[2];
+
+static void handle(int number)
+{
+	(void)number;
+	in_handler[0] = gw_state_commit(NULL, NULL);
+	in_handler[1] = gw_state_list(NULL, 0, NULL);
+}
+
+/* The handler runs before raise() returns. */
+static void interrupt(void)
+{
+	struct sigaction action = {.sa_handler = handle};
+
+	(void)sigaction(SIGUSR1, &action, NULL);
+	(void)raise(SIGUSR1);
+}
+
 /* Returns whether what is called here is to fail. */
 static bool step(void)
 {
@@ -42,6 +60,8 @@ static bool step(void)
 
 	if (here && job->stop == STOP_HOLD)
 		gate_wait(job->gate);
+	else if (here && job->stop == STOP_SIGNAL)
+		interrupt();
 	else if (here && job->stop != STOP_FAIL)
 		(void)kill(getpid(), SIGKILL);
 	steps += counts;
@@ -397,6 +417,10 @@ static int run(struct gw_call *call)
 	}
 	report->steps = steps;
 	report->cuda = cuda;
+	for (int i = 0; i < 2; i++) {
+		report->in_handler[i] = in_handler[i];
+		in_handler[i] = 0;
+	}
 	job = NULL;
 	call->output_bytes = sizeof(*report);
 	/* Those that poison end this process; the others are in the report. */

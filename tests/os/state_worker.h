@@ -54,10 +54,11 @@ struct state_op {
 
 enum state_stop {
 	STOP_NEVER = 0,
-	STOP_KILL, /* the process kills itself at step `stop_at` */
-	STOP_HOLD, /* it comes to the gate there */
-	STOP_FAIL, /* what is called there fails: the driver, the socket or the allocator */
-	STOP_HALF, /* it does half of a copy there, where that is one, and kills itself */
+	STOP_KILL,   /* the process kills itself at step `stop_at` */
+	STOP_HOLD,   /* it comes to the gate there */
+	STOP_FAIL,   /* what is called there fails: the driver, the socket or the allocator */
+	STOP_HALF,   /* it does half of a copy there, where that is one, and kills itself */
+	STOP_SIGNAL, /* a signal handler commits and lists there */
 };
 
 struct state_job {
@@ -82,7 +83,8 @@ struct state_report {
 	uint32_t done;	/* ops that ran */
 	uint32_t steps; /* that were passed */
 	int32_t pid;
-	int32_t cuda; /* of the test's own calls of the driver */
+	int32_t cuda;	       /* of the test's own calls of the driver */
+	int32_t in_handler[2]; /* what commit and list returned in the signal handler */
 	struct state_done ops[STATE_OPS];
 };
 
