@@ -341,7 +341,7 @@ struct gw_state_info {
 	uint64_t bytes;	  /* as asked for */
 	uint64_t held_bytes; /* device memory of all its copies: multiples of 2 MiB */
 	uint64_t epoch;	     /* mutable: commits so far */
-	uint64_t task;	     /* number of the task that committed last, or 0 */
+	uint64_t task;	     /* number of the task of this pool that committed last, or 0 */
 	int32_t device;	     /* the pool's number */
 	uint32_t kind;	     /* enum gw_state_kind */
 	uint32_t status;     /* enum gw_state_status */
@@ -549,7 +549,9 @@ struct gw_pool_options {
 	uint64_t max_state_bytes; /* of surviving state, per device; 0 = what the device has */
 	/* Keeps the state beyond the pool, under this name (printable ASCII without '/'), for the next
 	 * pool of the same user that asks for it; NULL = it ends with the pool. One pool at a time: gw_pool_open()
-	 * waits up to 10 s for the one before to be gone, and returns -EBUSY where it lives. gpuward-state(1). */
+	 * waits up to 10 s for the one before to be gone, and returns -EBUSY where it lives. Numbers of tasks
+	 * begin anew with each pool: what must happen once across restarts needs a key of your own in the state.
+	 * gpuward-state(1). */
 	const char *state_name;
 };
 

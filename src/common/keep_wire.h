@@ -91,7 +91,7 @@ struct keep_piece {
 	uint64_t bytes;
 	uint64_t copy_bytes;
 	uint64_t epoch;
-	uint64_t task;
+	uint64_t task;		      /* that committed last: its number in its own pool */
 	int64_t made_s;		      /* seconds of CLOCK_REALTIME */
 	char device[KEEP_DEVICE_MAX]; /* UUID of the device, or where it has none its PCI id */
 	char name[GW_NAME_MAX];

@@ -311,6 +311,14 @@ void state_piece_own(struct state_pieces *pieces, struct state_piece *piece, uin
 
 /* ---- pieces that were kept ---- */
 
+/*
+ * `task` stays 0: tasks are numbered anew in each pool, and a function that finds its own number takes its work for
+ * done.
+ *
+ *	pool A				keeper		pool B
+ *	task 1 commits			task 1
+ *	ends						task 1 finds 1, and does nothing
+ */
 int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept, int *fds)
 {
 	struct state_piece *piece = &pieces->all[kept->place];
@@ -323,7 +331,6 @@ int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept
 		.bytes = kept->bytes,
 		.copy_bytes = kept->copy_bytes,
 		.epoch = kept->epoch,
-		.task = kept->task,
 		.device = pieces->n_devices,
 		.kind = kept->kind,
 		.status = kept->status,

@@ -44,7 +44,7 @@ struct state_piece {
 	uint64_t bytes;
 	uint64_t copy_bytes;
 	uint64_t epoch;
-	uint64_t task;
+	uint64_t task;	     /* of this pool, that committed last; 0: none of it has */
 	uint32_t device;     /* index in the pool's list */
 	uint32_t kind;	     /* enum gw_state_kind */
 	uint32_t status;     /* enum gw_state_status; 0: no piece */
@@ -118,7 +118,8 @@ struct state_plan {
 int state_piece_make(struct state_pieces *pieces, const struct state_plan *plan,
 		     struct state_piece **ret_piece, struct gw_error *ret_error);
 
-/* Puts a piece that was kept into its old place, on no device yet, and takes FDS. Returns 0, or GW_EPROTOCOL. */
+/* Puts a piece that was kept into its old place, on no device yet, and takes FDS; no task of this pool has committed
+ * it. Returns 0, or GW_EPROTOCOL. */
 int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept, int *fds);
 
 /* After the last state_piece_adopt(). */

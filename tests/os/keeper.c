@@ -101,6 +101,35 @@ static void the_next_pool_finds_all(void **state)
 	keeper_world_done();
 }
 
+/* Each pool has one task, whose number is 1: that of another pool is none of its own. */
+static void a_task_of_each_pool_counts_once(void **state)
+{
+	const struct state_op twice[STATE_OPS + 1] = {{OP_COUNT, .name = "counter"},
+						      {OP_COUNT, .name = "counter"}};
+	struct state_report report;
+	struct gw_pool *pool;
+
+	(void)state;
+	keeper_world(NULL);
+	pool = keeper_pool("service", 0);
+	(void)state_run(pool, OPS({OP_CREATE, GW_STATE_MUTABLE, .bytes = 8, .name = "counter"},
+				  {OP_COUNT, .name = "counter"}));
+	gw_pool_close(pool);
+	for (uint64_t count = 2; count < 5; count++) {
+		pool = keeper_pool("service", 0);
+		report = state_run(pool, twice);
+		assert_int_equal(report.ops[0].info.task, 0);
+		assert_int_equal(report.ops[0].value, count);
+		assert_int_equal(report.ops[1].info.task, 1);
+		assert_int_equal(report.ops[1].value, count);
+		if (count % 2)
+			keeper_lose_ward(pool);
+		else
+			gw_pool_close(pool);
+	}
+	keeper_world_done();
+}
+
 static void a_keeper_that_holds_nothing_is_gone_with_the_pool(void **state)
 {
 	struct keeper_view view;
@@ -384,6 +413,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(the_next_pool_finds_all),
+		world_test(a_task_of_each_pool_counts_once),
 		world_test(a_keeper_that_holds_nothing_is_gone_with_the_pool),
 		world_test(the_devices_of_a_restarted_host_have_other_numbers),
 		world_test(a_second_pool_is_told_who_has_the_state),

@@ -41,6 +41,7 @@ enum state_op_kind {
 	OP_MPS,	       /* from here on the driver says that this is a client of MPS */
 	OP_MANY,       /* creates and seals `seed` pieces NAME.0, NAME.1 and so on */
 	OP_MAP_MANY,   /* maps them */
+	OP_COUNT, /* name: adds 1 to its first word and commits, once in a task; value: the word */
 };
 
 struct state_op {
