@@ -96,6 +96,9 @@ void recovery_successor(struct slot *slot, enum slot_state state)
 		recovery->standby = GW_STANDBY_PRIMED;
 	else
 		recovery->standby = GW_STANDBY_COLD;
+	/* One that is ready is announced next, and nothing may come before that. */
+	if (state != SLOT_READY)
+		recovery_publish(slot->ward);
 }
 
 void recovery_ready(struct slot *slot)

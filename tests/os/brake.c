@@ -181,6 +181,36 @@ static void a_pause_costs_nothing(void **state)
 	failover_close(pool);
 }
 
+/* Also one that starts after a pause, when nothing else changes. */
+static void a_successor_is_named_before_it_is_ready(void **state)
+{
+	const struct gw_pool_options options = brake_options(10, GW_STANDBY_COLD);
+	struct gw_pool *pool;
+	struct gate gate;
+
+	(void)state;
+	soft_dir_new(NULL);
+	gate_new(&gate, "successor");
+	pool = failover_open(&options);
+	failover_hold("worker", "exec", &gate);
+	for (uint64_t i = 0; i < 3; i++) {
+		struct gw_recovery recovery;
+		struct gate_visit held;
+
+		world_kill(failover_pid(pool, 0));
+		held = gate_expect(&gate);
+		recovery = failover_wait_successor(pool, i);
+		assert_int_equal(recovery.new_pid, held.pid);
+		assert_int_equal(recovery.ready_ns, GW_UNKNOWN);
+		gate_open(&gate);
+		failover_wait_ready(pool, 1);
+	}
+	failover_situation(NULL);
+	(void)failover_work(pool, -1);
+	gate_done(&gate);
+	failover_close(pool);
+}
+
 static void workers_that_die_when_they_are_ready_are_given_up(enum gw_standby standby)
 {
 	struct gw_pool_options options = brake_options(10, standby);
@@ -267,6 +297,7 @@ int main(void)
 		world_test(ten_quick_deaths_end_a_worker_with_standbys),
 		world_test(a_thousand_quick_deaths_do_not_spin),
 		world_test(a_pause_costs_nothing),
+		world_test(a_successor_is_named_before_it_is_ready),
 		world_test(death_right_after_ready_is_given_up),
 		world_test(death_right_after_promotion_is_given_up),
 		world_test(other_workers_go_on),

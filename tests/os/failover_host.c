@@ -288,6 +288,18 @@ struct gw_recovery failover_wait_begun(struct gw_pool *pool, uint64_t number)
 	return recovery;
 }
 
+struct gw_recovery failover_wait_successor(struct gw_pool *pool, uint64_t number)
+{
+	uint64_t start_ns = now_ns();
+	struct gw_recovery recovery = failover_wait_begun(pool, number);
+
+	while (recovery.new_pid < 0) {
+		failover_wait_a_bit(start_ns, "a successor");
+		recovery = failover_wait_begun(pool, number);
+	}
+	return recovery;
+}
+
 struct gw_recovery failover_wait_complete(struct gw_pool *pool, uint64_t number)
 {
 	uint64_t start_ns = now_ns();

@@ -49,8 +49,9 @@ int32_t failover_standby_pid(struct gw_pool *pool);
 /* Wait for so many standbys that are hot, and primed. */
 struct gw_pool_stat failover_wait_standbys(struct gw_pool *pool, uint32_t hot, uint32_t primed);
 void failover_wait_ready(struct gw_pool *pool, uint32_t workers);
-/* Waits until recovery NUMBER has begun, or is complete. */
+/* Waits until recovery NUMBER has begun, has a process that goes on, or is complete. */
 struct gw_recovery failover_wait_begun(struct gw_pool *pool, uint64_t number);
+struct gw_recovery failover_wait_successor(struct gw_pool *pool, uint64_t number);
 struct gw_recovery failover_wait_complete(struct gw_pool *pool, uint64_t number);
 /* A moment of a wait: fails the test with WHAT once START_NS is long ago. */
 void failover_wait_a_bit(uint64_t start_ns, const char *what);

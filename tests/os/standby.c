@@ -188,7 +188,7 @@ static void a_standby_stays_with_its_device(void **state)
 	held = gate_expect(&gate);
 	failover_situation(NULL);
 	world_kill(failover_pid(pool, 1));
-	assert_int_equal(failover_wait_begun(pool, 1).new_pid, held.pid);
+	assert_int_equal(failover_wait_successor(pool, 1).new_pid, held.pid);
 	assert_int_equal(failover_stat(pool).standbys_hot, 1);
 	gate_open(&gate);
 	assert_int_equal(failover_wait_complete(pool, 1).standby, GW_STANDBY_COLD);
@@ -218,9 +218,7 @@ static void take_half_made(const char *point, enum gw_standby how_far)
 	failover_situation(NULL);
 	assert_int_equal(failover_stat(pool).standbys_starting, 1);
 	world_kill(failover_pid(pool, 0));
-	recovery = failover_wait_begun(pool, 0);
-	while (recovery.new_pid < 0)
-		recovery = failover_wait_begun(pool, 0);
+	recovery = failover_wait_successor(pool, 0);
 	assert_int_equal(recovery.new_pid, held.pid);
 	assert_int_equal(recovery.standby, how_far);
 	assert_int_equal(recovery.ready_ns, GW_UNKNOWN);
@@ -269,13 +267,13 @@ static void a_standby_that_waits_for_its_turn_goes_on_as_worker(void **state)
 	(void)failover_wait_standbys(pool, 0, 1);
 	world_kill(failover_pid(pool, 0));
 	world_kill(failover_pid(pool, 1));
-	assert_int_equal(failover_wait_begun(pool, 0).new_pid, first.pid);
+	assert_int_equal(failover_wait_successor(pool, 0).new_pid, first.pid);
 	(void)failover_wait_begun(pool, 1);
 	/* It has its turn only when the first one's context is up. */
 	gate_open(&gate);
 	second = gate_expect(&gate);
-	assert_int_equal(failover_wait_begun(pool, 1).new_pid, second.pid);
-	assert_int_equal(failover_wait_begun(pool, 1).standby, GW_STANDBY_PRIMED);
+	assert_int_equal(failover_wait_successor(pool, 1).new_pid, second.pid);
+	assert_int_equal(failover_wait_successor(pool, 1).standby, GW_STANDBY_PRIMED);
 	failover_situation(NULL);
 	gate_open(&gate);
 	(void)failover_wait_complete(pool, 0);

@@ -248,8 +248,7 @@ static void close_while_held(const char *point, bool taken)
 	held = gate_expect(&gate);
 	if (taken) {
 		world_kill(failover_pid(pool, 0));
-		while (failover_wait_begun(pool, 0).new_pid != held.pid)
-			(void)failover_stat(pool);
+		assert_int_equal(failover_wait_successor(pool, 0).new_pid, held.pid);
 	}
 	failover_close(pool);
 	gate_done(&gate);

@@ -178,7 +178,7 @@ static void a_worker_waits_for_the_memory_of_one_that_leaves(void **state)
 	freezer_freeze(&freezer, 0, old);
 	successor = gate_expect(&gate);
 	failover_situation(NULL);
-	assert_int_equal(failover_wait_begun(pool, 0).new_pid, successor.pid);
+	assert_int_equal(failover_wait_successor(pool, 0).new_pid, successor.pid);
 	gate_open(&gate);
 	failover_wait_switches(pool, 2);
 	assert_int_equal(failover_stat(pool).workers_failed, 0);
