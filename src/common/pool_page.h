@@ -175,11 +175,12 @@ static inline bool pool_page_get_exit(const struct pool_page *page, struct gw_ex
 	       atomic_load_explicit(&host->exit_sequence, memory_order_relaxed) == sequence;
 }
 
-/* Ward: shows REPORT. */
+/* Ward: shows REPORT. The last number is seen by all who see a byte of what is written now. */
 static inline void pool_page_publish(struct pool_page *page, const struct pool_page_report *report)
 {
 	uint32_t next = atomic_load(&page->report_number) + 1;
 
+	atomic_thread_fence(memory_order_release);
 	page->reports[next % 2] = *report;
 	atomic_store(&page->report_number, next);
 }
