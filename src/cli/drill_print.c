@@ -165,6 +165,15 @@ static void print_words(const struct drill *drill)
 		     "waited for and started again.\n");
 }
 
+/* Two moments, 40 ms apart, are as likely as each other on an H200; the emulated one does the same. */
+static void print_chance(const struct drill_kind *kind)
+{
+	if (kind->by_chance)
+		(void)printf(
+			"How late this fault becomes known is a matter of chance (40 ms): compare "
+			"rows with --repeat 10.\n");
+}
+
 static void print_crash(const struct drill *drill)
 {
 	for (size_t i = 0; i < drill->n_crash; i++) {
@@ -173,6 +182,7 @@ static void print_crash(const struct drill *drill)
 
 		(void)printf("\nFault: %s (%s, CUDA %d)\n\n", kind->text, kind->name, kind->cuda);
 		print_crash_table(drill, crash);
+		print_chance(kind);
 		drill_chart(crash);
 		if (crash->reset_result >= 0)
 			(void)printf("cuDevicePrimaryCtxReset in the process that faulted says %d, "

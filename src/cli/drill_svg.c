@@ -54,7 +54,7 @@ static const struct svg_mark_kind dots[] = {
 /* One row, and what it points to. */
 struct line {
 	char label[64];
-	char value[MS_TEXT_MAX];
+	char value[2 * MS_TEXT_MAX + 8];
 	struct svg_segment segments[SEGMENTS];
 	struct svg_mark marks[MARKS];
 };
@@ -86,6 +86,19 @@ static void set_value(struct line *line, uint64_t ns)
 		ms_format(ns, line->value);
 }
 
+/* The value stands behind the row's last mark, which can be that of the old process's end. */
+static void add_gone(struct line *line, const uint64_t *at)
+{
+	size_t used = strlen(line->value);
+	char gone[MS_TEXT_MAX];
+
+	if (at[MARK_GONE] == GW_UNKNOWN || at[MARK_GOOD] == GW_UNKNOWN ||
+	    at[MARK_GONE] <= at[MARK_GOOD])
+		return;
+	ms_format(at[MARK_GONE], gone);
+	(void)snprintf(line->value + used, sizeof(line->value) - used, ", gone %s", gone);
+}
+
 /* What counts is the next good kernel; the old process can end long after it. */
 static void add_recovery(struct picture *picture, enum drill_level level,
 			 const struct drill_row *row, bool state)
@@ -97,6 +110,7 @@ static void add_recovery(struct picture *picture, enum drill_level level,
 	(void)snprintf(line->label, sizeof(line->label), "%s%s", drill_level_name(level),
 		       state ? ", with state" : "");
 	set_value(line, at[MARK_GOOD]);
+	add_gone(line, at);
 	line->segments[0] = (struct svg_segment){0, at[MARK_SIGN], BAR_UNNOTICED};
 	if (by_hand) {
 		line->segments[1] = (struct svg_segment){at[MARK_SIGN], at[MARK_GOOD], BAR_BY_HAND};

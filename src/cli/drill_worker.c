@@ -16,13 +16,13 @@
 #define FIRST_BYTES (UINT64_C(1) << 20)
 
 const struct drill_kind drill_kinds[DRILL_KINDS] = {
-	{"null", "fault_null", 700, "write to address 0"},
-	{"oob", "fault_oob", 700, "write far out of bounds"},
-	{"misaligned", "fault_misaligned", 716, "misaligned store"},
-	{"assert", "fault_assert", 710, "failed device assert"},
-	{"trap", "fault_trap", 719, "trap instruction"},
-	{"shared", "fault_shared", 715, "shared memory out of range"},
-	{"stack", "fault_stack", 700, "stack overflow"},
+	{"null", "fault_null", 700, "write to address 0", true},
+	{"oob", "fault_oob", 700, "write far out of bounds", true},
+	{"misaligned", "fault_misaligned", 716, "misaligned store", true},
+	{"assert", "fault_assert", 710, "failed device assert", false},
+	{"trap", "fault_trap", 719, "trap instruction", false},
+	{"shared", "fault_shared", 715, "shared memory out of range", true},
+	{"stack", "fault_stack", 700, "stack overflow", false},
 };
 
 /* One per process: its module is loaded before the worker says that it is ready. */

@@ -26,6 +26,7 @@ struct drill_kind {
 	const char *kernel; /* in gpu/kernels_ptx.h */
 	int32_t cuda;	    /* what CUDA says of it */
 	const char *text;
+	bool by_chance; /* it becomes known at one of two moments, 40 ms apart */
 };
 
 extern const struct drill_kind drill_kinds[DRILL_KINDS];

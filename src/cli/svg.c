@@ -20,7 +20,7 @@
 #define BAR_HEIGHT 14
 #define LETTER	   8 /* a wide letter in 12; most have less */
 #define TITLE	   11
-#define VALUE_MAX  12 /* letters of the longest value, "213503.98 ms" and the like */
+#define VALUE_MAX  24 /* letters of the longest value, "213503.98 ms, gone 99999" and the like */
 #define LABEL_MAX  40
 #define HEAD	   76
 #define TICK_LEAST 64 /* between two ticks */

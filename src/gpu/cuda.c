@@ -2,7 +2,7 @@
 /*
  * Opening libcuda and bringing a device up, with one clear message for each way it can fail.
  *
- * Runs in: worker, injected object and the drill's own workers. Never goes on after a failed call: an
+ * Runs in: worker and the drill's own workers. Never goes on after a failed call: an
  * uninitialised context that is passed on after a failed retain crashes inside the driver.
  * Read next: cuda.h, dl.c.
  */

@@ -2,7 +2,7 @@
 /*
  * The door to libcuda: a struct of function pointers, filled from a table of symbols.
  *
- * Runs in: worker, injected object and the drill's own workers; nothing else may link it, since a
+ * Runs in: worker and the drill's own workers; nothing else may link it, since a
  * process that loaded CUDA can be poisoned. Never calls CUDA behind the caller's back, except for
  * cuDriverGetVersion, which needs no initialisation.
  *

@@ -301,7 +301,7 @@ class Picture(helper.CommandLine):
         values = self.texts(picture, "value")
         self.assertEqual(len(values), len(expected))
         for value, ns in zip(values, expected):
-            number, unit = value.split()
+            number, unit = value.split(", gone ")[0].split()
             self.assertEqual(unit, "ms")
             # Three digits that count.
             self.assertAlmostEqual(float(number), ns / 1e6, delta=max(0.001, ns / 1e6 / 150))
