@@ -31,7 +31,7 @@ static int explain(const struct worker *worker, const struct gw_error *error,
 		return -EACCES;
 	if (error->code == -ENODEV)
 		return err_set(ret_error, -ENODEV, GW_DOMAIN_CUDA, error->native,
-			       "device %d of the pool is not there: the driver sees none as "
+			       "device %d is not there: the driver sees none as "
 			       "CUDA_VISIBLE_DEVICES=%.80s, which the ward has set for this "
 			       "worker; numbers count as in `nvidia-smi -L`, or in the host's own "
 			       "CUDA_VISIBLE_DEVICES",
