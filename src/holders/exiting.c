@@ -43,7 +43,7 @@ bool exiting_is_driver_function(const char *name)
 /* "0" is what the kernel says for one that runs, or to whom it does not tell. */
 static bool read_wchan(int folder, struct scan_process *process)
 {
-	ssize_t got = folder_read_file(folder, "wchan", process->wchan, sizeof(process->wchan));
+	ssize_t got = folder_read_once(folder, "wchan", process->wchan, sizeof(process->wchan));
 
 	if (got <= 0 || strcmp(process->wchan, "0") == 0)
 		process->wchan[0] = '\0';
@@ -54,7 +54,7 @@ static bool read_wchan(int folder, struct scan_process *process)
 static bool read_place(struct look *look, int folder, int32_t tid, struct finding *finding)
 {
 	bool known = read_wchan(folder, &finding->process);
-	ssize_t got = folder_read_file(folder, "stack", look->text, sizeof(look->text));
+	ssize_t got = folder_read_once(folder, "stack", look->text, sizeof(look->text));
 
 	finding->process.wchan_tid = tid;
 	finding->process.stack = NULL;
@@ -75,7 +75,7 @@ static char read_state(int folder, char *text, size_t bytes)
 {
 	const char *end;
 
-	if (folder_read_file(folder, "stat", text, bytes) <= 0)
+	if (folder_read_once(folder, "stat", text, bytes) <= 0)
 		return 0;
 	end = strrchr(text, ')');
 	return end && end[1] == ' ' ? end[2] : 0;

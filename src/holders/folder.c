@@ -80,6 +80,22 @@ ssize_t folder_read_file(int at, const char *name, char *text, size_t bytes)
 	return (ssize_t)length;
 }
 
+ssize_t folder_read_once(int at, const char *name, char *text, size_t bytes)
+{
+	cleanup_fd int fd = openat(at, name, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	ssize_t got;
+
+	if (fd < 0)
+		return -errno;
+	do {
+		got = read(fd, text, bytes - 1);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	text[got] = '\0';
+	return got;
+}
+
 ssize_t folder_read_link(int at, const char *name, char *text, size_t bytes)
 {
 	ssize_t length = readlinkat(at, name, text, bytes - 1);

@@ -33,6 +33,12 @@ int folder_next(struct folder *folder, int32_t *ret_number, const char **ret_nam
  */
 ssize_t folder_read_file(int at, const char *name, char *text, size_t bytes);
 
+/*
+ * The same with one read only, for files that the kernel writes at once: stat, status, fdinfo, wchan, cgroup. A text
+ * that does not fit is cut.
+ */
+ssize_t folder_read_once(int at, const char *name, char *text, size_t bytes);
+
 /* The text of the link NAME below the folder AT, cut to BYTES. Returns its length or -errno. */
 ssize_t folder_read_link(int at, const char *name, char *text, size_t bytes);
 

@@ -89,7 +89,7 @@ ssize_t look_read_fdinfo(struct look *look, int folder, const char *name)
 	char path[32];
 
 	(void)snprintf(path, sizeof(path), "fdinfo/%s", name);
-	return folder_read_file(folder, path, look->text, sizeof(look->text));
+	return folder_read_once(folder, path, look->text, sizeof(look->text));
 }
 
 bool look_find_number(const char *text, const char *key, uint64_t *ret_number)

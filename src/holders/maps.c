@@ -18,9 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/fd.h"
+#include "holders/lines.h"
 #include "holders/parts.h"
 
 struct mapping {
@@ -140,61 +139,33 @@ static void look_at_mapping(struct look *look, const struct mapping *mapping,
 	finding_count(look, finding, &reference);
 }
 
-static void look_at_line(struct look *look, const char *line, bool *has_ring,
-			 struct finding *finding)
+struct maps {
+	struct finding *finding;
+	bool has_ring;
+};
+
+static bool take_line(struct look *look, char *line, size_t length, void *argument)
 {
+	struct maps *maps = argument;
 	struct mapping mapping;
 
+	(void)length;
 	if (!parse_line(line, &mapping) || mapping.file.inode == 0)
-		return;
+		return true;
 	if (strcmp(mapping.path, "anon_inode:[io_uring]") == 0)
-		*has_ring = true;
+		maps->has_ring = true;
 	else
-		look_at_mapping(look, &mapping, finding);
-}
-
-/* Looks at the whole lines of look->text. Returns how many bytes of a line are left at its beginning. */
-static size_t look_at_lines(struct look *look, size_t bytes, bool *has_ring,
-			    struct finding *finding)
-{
-	char *line = look->text;
-	char *end;
-
-	while ((end = memchr(line, '\n', bytes))) {
-		*end = '\0';
-		look_at_line(look, line, has_ring, finding);
-		bytes -= (size_t)(end + 1 - line);
-		line = end + 1;
-	}
-	memmove(look->text, line, bytes);
-	return bytes;
+		look_at_mapping(look, &mapping, maps->finding);
+	return true;
 }
 
 void maps_look(struct look *look, struct finding *finding)
 {
-	cleanup_fd int fd = openat(look->folder, "maps", O_RDONLY | O_CLOEXEC);
-	bool has_ring = false;
-	size_t left = 0;
+	struct maps maps = {.finding = finding};
+	int code = lines_each(look, look->folder, "maps", '\n', take_line, &maps);
 
-	if (fd < 0) {
-		if (errno == EACCES || errno == EPERM)
-			finding->process.flags |= SCAN_MAPS_DENIED;
-		return;
-	}
-	for (;;) {
-		ssize_t got = read(fd, look->text + left, sizeof(look->text) - left);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0 && (errno == EACCES || errno == EPERM))
-			finding->process.flags |= SCAN_MAPS_DENIED;
-		if (got <= 0)
-			break;
-		look_beat(look);
-		left = look_at_lines(look, left + (size_t)got, &has_ring, finding);
-		if (left == sizeof(look->text))
-			left = 0; /* no line of the kernel's is that long */
-	}
-	if (has_ring && look->rings == 0)
+	if (code == -EACCES || code == -EPERM)
+		finding->process.flags |= SCAN_MAPS_DENIED;
+	if (maps.has_ring && look->rings == 0)
 		look->unseen.rings_unreachable++;
 }

@@ -6,16 +6,13 @@
  * Read next: parts.h.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/fd.h"
 #include "holders/folder.h"
+#include "holders/lines.h"
 #include "holders/parts.h"
 
-#define ENVIRONMENT_MAX (4U << 20)
-#define VALUE_MAX	1024U
+#define VALUE_MAX 1024U
 
 static void read_cmdline(struct look *look, struct finding *finding)
 {
@@ -57,42 +54,19 @@ static void take_word(const char *word, size_t length, struct finding *finding)
 	}
 }
 
-/* Takes the whole words of look->text. Returns how many bytes of a word are left at its beginning. */
-static size_t take_words(struct look *look, size_t bytes, struct finding *finding)
+static bool take_piece(struct look *look, char *word, size_t length, void *argument)
 {
-	char *word = look->text;
-	char *end;
-
-	while ((end = memchr(word, '\0', bytes))) {
-		take_word(word, (size_t)(end - word), finding);
-		bytes -= (size_t)(end + 1 - word);
-		word = end + 1;
-	}
-	memmove(look->text, word, bytes);
-	return bytes;
+	(void)look;
+	take_word(word, length, argument);
+	return true;
 }
 
 static void read_environment(struct look *look, struct finding *finding)
 {
-	cleanup_fd int fd = openat(look->folder, "environ", O_RDONLY | O_CLOEXEC);
-	size_t left = 0, total = 0;
-	ssize_t got;
+	int code = lines_each(look, look->folder, "environ", '\0', take_piece, finding);
 
-	if (fd < 0) {
-		if (errno == EACCES || errno == EPERM)
-			finding->process.flags |= SCAN_ENVIRONMENT_DENIED;
-		return;
-	}
-	while (total < ENVIRONMENT_MAX &&
-	       (got = read(fd, look->text + left, sizeof(look->text) - left)) > 0) {
-		look_beat(look);
-		total += (size_t)got;
-		left = take_words(look, left + (size_t)got, finding);
-		if (left == sizeof(look->text))
-			left = 0; /* a value of 64 KiB is none that is wanted */
-	}
-	if (left > 0)
-		take_word(look->text, left, finding);
+	if (code == -EACCES || code == -EPERM)
+		finding->process.flags |= SCAN_ENVIRONMENT_DENIED;
 }
 
 void memory_read(struct look *look, struct finding *finding)

@@ -80,7 +80,7 @@ bool process_parse_stat(const char *text, size_t bytes, struct scan_process *pro
 
 int process_read_stat(struct look *look, struct scan_process *process)
 {
-	ssize_t got = folder_read_file(look->folder, "stat", look->text, sizeof(look->text));
+	ssize_t got = folder_read_once(look->folder, "stat", look->text, sizeof(look->text));
 
 	if (got < 0)
 		return (int)got;
@@ -188,6 +188,6 @@ void process_parse_status(const char *text, struct scan_process *process)
 
 void process_read_details(struct look *look, struct finding *finding)
 {
-	if (folder_read_file(look->folder, "status", look->text, sizeof(look->text)) > 0)
+	if (folder_read_once(look->folder, "status", look->text, sizeof(look->text)) > 0)
 		process_parse_status(look->text, &finding->process);
 }

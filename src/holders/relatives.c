@@ -71,7 +71,7 @@ static bool read_one(int proc, int32_t pid, struct scan_relative *relative)
 	ssize_t got;
 
 	(void)snprintf(path, sizeof(path), "%d/stat", pid);
-	got = folder_read_file(proc, path, text, sizeof(text));
+	got = folder_read_once(proc, path, text, sizeof(text));
 	process_init(&process);
 	if (got <= 0 || !process_parse_stat(text, (size_t)got, &process))
 		return false;

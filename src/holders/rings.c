@@ -17,17 +17,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
 #include "common/fd.h"
-#include "holders/folder.h"
+#include "holders/lines.h"
 #include "holders/parts.h"
 
 #define TRIES_MAX 20
-#define FILES_MAX 4096U /* that are looked up, of one ring */
 
 /* The part behind the last slash. */
 static bool find_by_name(const char *path, struct scan_device *ret_device)
@@ -62,37 +62,6 @@ static const char *path_of(const char *line)
 	return at + digits + 2;
 }
 
-/* LIST is the text behind the line "UserFiles:", and is changed. Returns how many files it has. */
-static uint64_t look_at_list(struct look *look, char *list, const struct place *place,
-			     struct finding *finding)
-{
-	/* A ring in flight is our own for a moment, but its paths are of whoever registered them. */
-	cleanup_fd int root = openat(look->folder, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	uint64_t count = 0;
-	char *line = list;
-
-	while (*line) {
-		struct scan_reference reference = place->reference;
-		size_t length = strcspn(line, "\n");
-		char *next = line + length + (line[length] == '\n');
-		const char *path;
-
-		line[length] = '\0';
-		path = path_of(line);
-		if (!path)
-			break;
-		count++;
-		if (reference.held != SCAN_IN_FLIGHT)
-			reference.held = SCAN_IO_URING;
-		if (count <= FILES_MAX && find_by_path(look, root, path, &reference))
-			finding_count(look, finding, &reference);
-		if (count % 64 == 0)
-			look_beat(look);
-		line = next;
-	}
-	return count;
-}
-
 /*
  * Since Linux 6.16 a list that is there is complete, and one without a line is of empty slots. Up to 6.12 empty
  * slots have lines too; between them an empty list can mean either, and is taken as not readable.
@@ -110,28 +79,59 @@ static bool lists_are_whole(void)
 	return major > 6 || (major == 6 && minor >= 16);
 }
 
+/* A list that is being read. */
+struct ring {
+	const struct place *place;
+	struct finding *finding;
+	int root;	/* the process's */
+	bool in_list;	/* behind the line "UserFiles:" */
+	bool has_list;	/* there was that line */
+	uint64_t slots; /* that it speaks of */
+	uint64_t lines; /* that were in the list */
+};
+
+static bool take_line(struct look *look, char *line, size_t length, void *argument)
+{
+	struct ring *ring = argument;
+	struct scan_reference reference = ring->place->reference;
+	const char *path = ring->in_list ? path_of(line) : NULL;
+
+	(void)length;
+	if (look_find_number(line, "UserFiles:", &ring->slots)) {
+		ring->in_list = ring->has_list = true;
+		return true;
+	}
+	/* Behind the list is nothing that is wanted. */
+	if (!path)
+		return !ring->in_list;
+	ring->lines++;
+	if (reference.held != SCAN_IN_FLIGHT)
+		reference.held = SCAN_IO_URING;
+	if (find_by_path(look, ring->root, path, &reference))
+		finding_count(look, ring->finding, &reference);
+	return true;
+}
+
 /* Reads the list once. Returns whether it was complete, or there is none to read. */
 static bool read_list(struct look *look, int folder, const char *name, const struct place *place,
 		      struct finding *finding)
 {
-	uint64_t files;
-	char *list;
+	/* A ring in flight is our own for a moment, but its paths are of whoever registered them. */
+	cleanup_fd int root = openat(look->folder, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct ring ring = {.place = place, .finding = finding, .root = root};
+	char path[32];
 
-	if (look_read_fdinfo(look, folder, name) < 0)
+	(void)snprintf(path, sizeof(path), "fdinfo/%s", name);
+	if (lines_each(look, folder, path, '\n', take_line, &ring) < 0)
 		return true;
-	list = strstr(look->text, "\nUserFiles:");
-	if (!list || !look_find_number(look->text, "UserFiles:", &files))
-		return false;
-	if (files == 0)
-		return true;
-	list = strchr(list + 1, '\n');
-	return list && (look_at_list(look, list + 1, place, finding) > 0 || lists_are_whole());
+	return ring.has_list && (ring.slots == 0 || ring.lines > 0 || lists_are_whole());
 }
 
 void rings_look(struct look *look, int folder, const char *name, const struct place *place,
 		struct finding *finding)
 {
 	look->rings++;
+	/* A list that was not complete has added nothing: it had no line. */
 	for (int i = 0; i < TRIES_MAX; i++) {
 		if (read_list(look, folder, name, place, finding))
 			return;

@@ -34,7 +34,7 @@ static bool is_same_process(const struct scan *scan, const struct scan_reference
 	ssize_t got;
 
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", known->pid);
-	got = folder_read_file(AT_FDCWD, path, text, sizeof(text));
+	got = folder_read_once(AT_FDCWD, path, text, sizeof(text));
 	process_init(&now);
 	return got > 0 && process_parse_stat(text, (size_t)got, &now) &&
 	       now.start_ticks == known->start_ticks;

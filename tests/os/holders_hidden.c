@@ -357,6 +357,46 @@ static int32_t hold_in_a_ring(void *argument)
 	return ring;
 }
 
+/* Among so many that the kernel's list of them is longer than any buffer. */
+static int32_t hold_in_a_large_ring(void *argument)
+{
+	enum {
+		FILES = 9000
+	};
+	struct io_uring_params parameters = {0};
+	static int fds[FILES];
+	int ring = (int)syscall(SYS_io_uring_setup, 4, &parameters);
+
+	(void)argument;
+	if (ring < 0)
+		return 0; /* not allowed here */
+	fds[0] = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+	for (int i = 1; i < FILES; i++)
+		fds[i] = fds[0];
+	fds[FILES - 1] = stage_open();
+	if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_FILES, fds, FILES) < 0)
+		return errno == EMFILE ? 0 : -errno;
+	(void)close(fds[FILES - 1]);
+	return ring;
+}
+
+static void a_file_of_a_large_io_uring_is_found(void **state)
+{
+	struct stage_child child = stage_child(hold_in_a_large_ring, NULL);
+
+	(void)state;
+	if (child.value == 0) {
+		stage_end(&child);
+		printf("such an io_uring is not allowed here\n");
+		skip();
+	}
+	stage_scan();
+	assert_int_equal(stage_count(child.pid, SCAN_IO_URING), 1);
+	assert_int_equal(stage_reference(child.pid, SCAN_IO_URING)->count, 1);
+	assert_int_equal(stage_count_all(child.pid), 1);
+	stage_end(&child);
+}
+
 static void a_file_of_an_io_uring_is_found(void **state)
 {
 	struct stage_child child = stage_child(hold_in_a_ring, NULL);
@@ -434,6 +474,7 @@ int main(void)
 		EMULATED(a_socket_with_a_peek_offset_is_left_alone),
 		EMULATED(a_file_of_an_io_uring_is_found),
 		NUMBERS(a_file_of_an_io_uring_is_found),
+		EMULATED(a_file_of_a_large_io_uring_is_found),
 		EMULATED(a_mapping_without_a_descriptor_is_found),
 		NUMBERS(a_mapping_without_a_descriptor_is_found),
 	};
