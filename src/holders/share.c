@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Groups are found in two rounds, since a comparison costs some microseconds and a busy machine has thousands of
+ * descriptors. A forked child has its parent's numbers: so first each descriptor is compared with its neighbour of
+ * the same device and number. Those that differ are then sorted by the kernel's order of open files, whatever their
+ * number is: equal ones meet there.
+ *
+ * Sorted by a merge of our own: a process may end in between, so the order may contradict itself, which qsort() does
+ * not promise to survive.
+ *
+ * Read next: share.h.
+ */
+#include "holders/share.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/err.h"
+#include "common/fd.h"
+
+struct search {
+	const struct scan *scan;
+	uint64_t deadline_ns;
+	uint32_t *parent; /* of each process: a forest, whose roots stand for the groups */
+	bool incomplete;
+	bool stopped;
+};
+
+static uint32_t find_root(uint32_t *parent, uint32_t process)
+{
+	while (parent[process] != process) {
+		parent[process] = parent[parent[process]];
+		process = parent[process];
+	}
+	return process;
+}
+
+/* The smaller one becomes the root. */
+static void join(uint32_t *parent, uint32_t a, uint32_t b)
+{
+	uint32_t root_a = find_root(parent, a);
+	uint32_t root_b = find_root(parent, b);
+
+	if (root_a < root_b)
+		parent[root_b] = root_a;
+	else
+		parent[root_a] = root_b;
+}
+
+/* Compares A and B, and joins their processes if it is one file. What cannot be compared is not equal. */
+static int compare(struct search *search, const struct scan_reference *a,
+		   const struct scan_reference *b)
+{
+	int order = -1;
+	int code;
+
+	if (search->stopped)
+		return order;
+	code = scan_compare_files(search->scan, a, b, &order);
+	if (code == 0 && order == 0)
+		join(search->parent, a->process, b->process);
+	/* One that has ended meanwhile shares with nobody. */
+	if (code < 0 && code != -ESRCH)
+		search->incomplete = true;
+	if (code == -ENOSYS || now_ns() >= search->deadline_ns)
+		search->stopped = search->incomplete = true;
+	return order;
+}
+
+static int by_device_and_number(const void *left, const void *right)
+{
+	const struct scan_reference *a = *(const struct scan_reference *const *)left;
+	const struct scan_reference *b = *(const struct scan_reference *const *)right;
+
+	if (a->device.kind != b->device.kind)
+		return a->device.kind < b->device.kind ? -1 : 1;
+	if (a->device.minor != b->device.minor)
+		return a->device.minor < b->device.minor ? -1 : 1;
+	if (a->fd != b->fd)
+		return a->fd < b->fd ? -1 : 1;
+	return a->process < b->process ? -1 : a->process > b->process;
+}
+
+static bool is_same_device(const struct scan_reference *a, const struct scan_reference *b)
+{
+	return a->device.kind == b->device.kind && a->device.minor == b->device.minor;
+}
+
+/* The first round. Leaves one of each run of equal ones in LIST. Returns how many. */
+static size_t drop_equal_neighbours(struct search *search, const struct scan_reference **list,
+				    size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct scan_reference *last = kept > 0 ? list[kept - 1] : NULL;
+
+		if (last && is_same_device(last, list[i]) && last->fd == list[i]->fd &&
+		    last->process != list[i]->process && compare(search, last, list[i]) == 0)
+			continue;
+		list[kept++] = list[i];
+	}
+	return kept;
+}
+
+static void merge(struct search *search, const struct scan_reference **from, size_t middle,
+		  size_t count, const struct scan_reference **to)
+{
+	size_t left = 0;
+	size_t right = middle;
+
+	for (size_t i = 0; i < count; i++) {
+		if (right == count ||
+		    (left < middle && compare(search, from[left], from[right]) <= 0))
+			to[i] = from[left++];
+		else
+			to[i] = from[right++];
+	}
+}
+
+/* The second round, for one device. Neighbours in the order that comes out were compared, so equal ones have met. */
+static void sort(struct search *search, const struct scan_reference **list, size_t count,
+		 const struct scan_reference **room)
+{
+	for (size_t width = 1; width < count && !search->stopped; width *= 2) {
+		for (size_t at = 0; at < count; at += 2 * width) {
+			size_t left = count - at < width ? count - at : width;
+			size_t both = count - at < 2 * width ? count - at : 2 * width;
+
+			merge(search, list + at, left, both, room + at);
+		}
+		memcpy(list, room, count * sizeof(struct scan_reference *));
+	}
+}
+
+static size_t collect(const struct scan *scan, const struct scan_reference **list)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i < scan->reference_count; i++) {
+		enum scan_held held = scan->references[i].held;
+
+		if (held == SCAN_FD || held == SCAN_FD_OF_THREAD)
+			list[count++] = &scan->references[i];
+	}
+	qsort(list, count, sizeof(struct scan_reference *), by_device_and_number);
+	return count;
+}
+
+static void search_all(struct search *search, const struct scan_reference **list,
+		       const struct scan_reference **room)
+{
+	size_t count = drop_equal_neighbours(search, list, collect(search->scan, list));
+	size_t end;
+
+	for (size_t at = 0; at < count; at = end) {
+		for (end = at + 1; end < count && is_same_device(list[at], list[end]); end++)
+			;
+		sort(search, list + at, end - at, room);
+	}
+}
+
+/* Roots become numbers, in their order. */
+static void number_groups(const struct scan *scan, uint32_t *parent, struct share *share)
+{
+	share->group_count = 0;
+	for (uint32_t i = 0; i < scan->process_count; i++) {
+		uint32_t root = find_root(parent, i);
+
+		share->group[i] = root == i ? share->group_count++ : share->group[root];
+	}
+}
+
+int share_find(const struct scan *scan, uint64_t deadline_ns, struct share *ret_share,
+	       struct gw_error *ret_error)
+{
+	size_t count = (size_t)scan->reference_count + 1;
+	cleanup_free uint32_t *parent = calloc((size_t)scan->process_count + 1, sizeof(*parent));
+	cleanup_free const struct scan_reference **list =
+		calloc(2 * count, sizeof(struct scan_reference *));
+	struct share share = {.group = calloc((size_t)scan->process_count + 1, sizeof(uint32_t))};
+	struct search search = {.scan = scan, .deadline_ns = deadline_ns, .parent = parent};
+
+	if (!parent || !list || !share.group) {
+		free(share.group);
+		return err_os(ret_error, ENOMEM, "no memory for groups of processes");
+	}
+	for (uint32_t i = 0; i < scan->process_count; i++)
+		parent[i] = i;
+	search_all(&search, list, list + count);
+	number_groups(scan, parent, &share);
+	share.incomplete = search.incomplete;
+	*ret_share = share;
+	return 0;
+}
+
+void share_free(struct share *share)
+{
+	free(share->group);
+	*share = (struct share){0};
+}
+
+uint32_t share_size(const struct scan *scan, const struct share *share, uint32_t group)
+{
+	uint32_t size = 0;
+
+	for (uint32_t i = 0; i < scan->process_count; i++)
+		size += share->group[i] == group;
+	return size;
+}
