@@ -75,7 +75,10 @@ struct amounts_gpu {
 	uint64_t baseline_bytes;  /* unattributed as learnt when nothing ran; GW_UNKNOWN */
 	uint64_t bar1_used_bytes; /* GW_UNKNOWN */
 	uint64_t bar1_total_bytes;
-	int32_t utilization_percent; /* lowest over the time that was watched; -1 */
+	/* Over the time that was watched; -1 where nobody watched. */
+	int32_t utilization_lowest_percent;
+	int32_t utilization_highest_percent;
+	uint64_t watched_ns; /* for how long utilization and memory stood as they are; GW_UNKNOWN */
 	enum amounts_truth persistence;
 	enum amounts_truth mig;
 	uint32_t recovery_action; /* enum probe_action; UINT32_MAX unknown */
@@ -93,7 +96,9 @@ struct amounts_gpu {
 			      .baseline_bytes = GW_UNKNOWN,                                        \
 			      .bar1_used_bytes = GW_UNKNOWN,                                       \
 			      .bar1_total_bytes = GW_UNKNOWN,                                      \
-			      .utilization_percent = -1,                                           \
+			      .utilization_lowest_percent = -1,                                    \
+			      .utilization_highest_percent = -1,                                   \
+			      .watched_ns = GW_UNKNOWN,                                            \
 			      .recovery_action = UINT32_MAX})
 
 struct amounts {

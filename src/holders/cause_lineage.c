@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose memory a holder keeps: NVML lists whoever created it, and a holder may have inherited the open files.
+ *
+ * In order of strength: the holder is listed itself; it has an open file in common with one whose creator is known;
+ * its group or session carries the creator's number; its parent is the creator; there is but one creator without a
+ * holder. The last is a guess, and told as one.
+ *
+ * Read next: causes_orphan.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "holders/cause_run.h"
+
+const struct lineage *lineage_of(const struct cause_run *run, const struct scan_process *process)
+{
+	return &run->lineages[process - run->scan->processes];
+}
+
+static bool is_candidate(const struct cause_run *run, const struct scan_process *process)
+{
+	return holds_memory(run, process) && is_work(run, process);
+}
+
+static void set(struct lineage *lineage, enum lineage_how how, int32_t creator, bool gone)
+{
+	*lineage = (struct lineage){how, creator, gone};
+}
+
+/* By numbers alone. */
+static void link_by_number(struct cause_run *run, const struct scan_process *process,
+			   struct lineage *lineage)
+{
+	if (is_listed(run, process->pid) && label_holds_nothing(run, process->pid) == AMOUNTS_NO)
+		set(lineage, LINEAGE_SELF, process->pid, false);
+	else if (process->pgid > 0 && is_listed(run, process->pgid) &&
+		 label_holds_nothing(run, process->pgid) == AMOUNTS_YES)
+		set(lineage, LINEAGE_GROUP, process->pgid, true);
+	else if (process->sid > 0 && is_listed(run, process->sid) &&
+		 label_holds_nothing(run, process->sid) == AMOUNTS_YES)
+		set(lineage, LINEAGE_SESSION, process->sid, true);
+	else if (process->ppid > 0 && is_listed(run, process->ppid) &&
+		 scan_find(run->scan, process->ppid))
+		set(lineage, LINEAGE_PARENT, process->ppid, false);
+}
+
+static uint32_t highest_file(const struct cause_run *run)
+{
+	uint32_t highest = 0;
+
+	for (uint32_t i = 0; i < run->scan->reference_count; i++) {
+		if (run->facts->files[i] > highest)
+			highest = run->facts->files[i];
+	}
+	return highest;
+}
+
+static uint32_t file_of(const struct cause_run *run, const struct scan_process *process, uint32_t i)
+{
+	return run->facts->files[process->first_reference + i];
+}
+
+/* A process that is listed itself says more about a file than one that is linked by a number. */
+static bool says_more(const struct lineage *a, const struct lineage *b)
+{
+	return a->how != LINEAGE_UNKNOWN && (b->how == LINEAGE_UNKNOWN || a->how < b->how);
+}
+
+/* OWNERS: for each open file the strongest lineage of its holders. */
+static void link_by_file(struct cause_run *run, struct lineage *owners)
+{
+	FOR_EACH_HOLDER(run, process)
+	{
+		const struct lineage *lineage = lineage_of(run, process);
+
+		for (uint32_t i = 0; i < process->reference_count; i++) {
+			struct lineage *owner = &owners[file_of(run, process, i)];
+
+			if (says_more(lineage, owner))
+				*owner = *lineage;
+		}
+	}
+	FOR_EACH_HOLDER(run, process)
+	{
+		struct lineage *lineage = &run->lineages[process - run->scan->processes];
+
+		if (!is_candidate(run, process) || lineage->how == LINEAGE_SELF)
+			continue;
+		for (uint32_t i = 0; i < process->reference_count; i++) {
+			uint32_t file = file_of(run, process, i);
+
+			if (file && owners[file].how != LINEAGE_UNKNOWN)
+				set(lineage, LINEAGE_FILE, owners[file].creator, owners[file].gone);
+		}
+	}
+}
+
+static bool has_holder(const struct cause_run *run, int32_t creator)
+{
+	for (uint32_t i = 0; i < run->scan->process_count; i++) {
+		if (run->lineages[i].creator == creator)
+			return true;
+	}
+	return false;
+}
+
+/* The one pid on NVML's lists whose memory nobody is known to hold; 0 for none, -1 for several. */
+static int32_t lonely_creator(const struct cause_run *run)
+{
+	const struct amounts *amounts = run->input->amounts;
+	int32_t lonely = 0;
+
+	for (uint32_t g = 0; amounts && g < amounts->gpu_count; g++) {
+		for (uint32_t i = 0; i < amounts->gpus[g].process_count; i++) {
+			int32_t pid = amounts->gpus[g].processes[i].pid;
+
+			if (pid == lonely || label_holds_nothing(run, pid) != AMOUNTS_YES ||
+			    has_holder(run, pid))
+				continue;
+			if (lonely)
+				return -1;
+			lonely = pid;
+		}
+	}
+	return lonely;
+}
+
+static void link_the_rest(struct cause_run *run, int32_t creator)
+{
+	FOR_EACH_HOLDER(run, process)
+	{
+		struct lineage *lineage = &run->lineages[process - run->scan->processes];
+
+		/* A process with nvidiactl alone has exported memory, or asks NVML. */
+		if (lineage->how == LINEAGE_UNKNOWN && is_candidate(run, process) &&
+		    !is_ending(process) &&
+		    (holds_kind(run, process, SCAN_UVM) || holds_kind(run, process, SCAN_GPU)))
+			set(lineage, LINEAGE_REST, creator, true);
+	}
+}
+
+int lineage_find(struct cause_run *run)
+{
+	struct lineage *owners;
+	int32_t lonely;
+
+	run->lineages = calloc(run->scan->process_count + 1, sizeof(*run->lineages));
+	if (!run->lineages)
+		return -ENOMEM;
+	FOR_EACH_HOLDER(run, process)
+	{
+		if (is_candidate(run, process))
+			link_by_number(run, process,
+				       &run->lineages[process - run->scan->processes]);
+	}
+	if (run->facts->files) {
+		owners = calloc((size_t)highest_file(run) + 1, sizeof(*owners));
+		if (!owners)
+			return -ENOMEM;
+		link_by_file(run, owners);
+		free(owners);
+	}
+	lonely = lonely_creator(run);
+	if (lonely > 0)
+		link_the_rest(run, lonely);
+	return 0;
+}
