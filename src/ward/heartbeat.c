@@ -26,8 +26,8 @@ static void ask(struct slot *slot, uint64_t now)
 	if (!answers(slot))
 		return;
 	if (process->pinged_ns == 0) {
-		process->pinged_ns = now;
-		worker_link_send(process, WIRE_PING);
+		if (worker_link_try(process, WIRE_PING))
+			process->pinged_ns = now;
 	} else if (now - process->pinged_ns >= slot->ward->open.heartbeat_ns) {
 		slot_happens(slot, EVENT_FAULT, &silent);
 	}

@@ -7,6 +7,7 @@
 
 #include "common/fd.h"
 #include "common/futex.h"
+#include "ward/worker_link.h"
 
 /* When the kernel had no memory for a message: it does not say when it has again. */
 #define RETRY_NS 50000000ULL
@@ -14,6 +15,12 @@
 static void retry(struct loop_timer *timer)
 {
 	outbox_flush(timer->owner);
+	worker_link_send_again(timer->owner);
+}
+
+void outbox_retry_later(struct ward *ward)
+{
+	loop_set_timer(&ward->retry_timer, now_ns() + RETRY_NS);
 }
 
 void outbox_init(struct ward *ward)
@@ -118,7 +125,7 @@ void outbox_flush(struct ward *ward)
 	watch_for_room(ward, result == -EAGAIN);
 	/* -EPIPE and the like: the end of file tells, in its own time. */
 	if (result == -ENOMEM || result == -ENOBUFS || result == -ETOOMANYREFS)
-		loop_set_timer(&ward->retry_timer, now_ns() + RETRY_NS);
+		outbox_retry_later(ward);
 }
 
 void outbox_up(struct slot *slot)

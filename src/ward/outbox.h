@@ -28,4 +28,7 @@ void outbox_failed(struct slot *slot, const struct gw_error *error);
 /* Sends what the socket takes. */
 void outbox_flush(struct ward *ward);
 
+/* In a moment what could not be sent is sent again, to the host and to workers. */
+void outbox_retry_later(struct ward *ward);
+
 #endif

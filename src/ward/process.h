@@ -61,6 +61,7 @@ struct process {
 	struct wire_up *up; /* what the host is to know of it once it is a worker; NULL: told */
 	uint64_t primed_ns; /* since when it waits for its turn, or rests; 0: it does not */
 	uint64_t ready_ns;  /* 0: not yet */
+	uint32_t unsent;    /* what it must be told and was not yet; worker_link.c */
 	struct gw_error start_error; /* why it is not ready; code 0: not known */
 
 	/* Its work. */

@@ -7,6 +7,7 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "ward/outbox.h"
 #include "ward/recovery.h"
 #include "ward/slot.h"
 #include "ward/turn.h"
@@ -225,11 +226,53 @@ void worker_link_drain(struct process *process)
 	}
 }
 
-void worker_link_send(struct process *process, enum wire_type type)
+static int send_word(struct process *process, enum wire_type type)
 {
 	struct wire_word word;
 
 	wire_header_init(&word.header, type, sizeof(word));
-	/* A worker whose socket is full or closed does not hear it: deadlines are for that. */
-	(void)wire_send(process->socket, &word, NULL, 0);
+	return wire_send(process->socket, &word, NULL, 0);
+}
+
+bool worker_link_try(struct process *process, enum wire_type type)
+{
+	return send_word(process, type) == 0;
+}
+
+static uint32_t bit_of(int type)
+{
+	return 1U << (type - WIRE_STOP);
+}
+
+static void send_all(struct process *process)
+{
+	for (int type = WIRE_STOP; type <= WIRE_PROMOTE; type++) {
+		int result;
+
+		if (!(process->unsent & bit_of(type)))
+			continue;
+		result = send_word(process, (enum wire_type)type);
+		if (result == -ENOMEM || result == -ENOBUFS || result == -EAGAIN)
+			outbox_retry_later(process->ward);
+		else
+			process->unsent &= ~bit_of(type); /* or it has ended, which tells itself */
+	}
+}
+
+void worker_link_send(struct process *process, enum wire_type type)
+{
+	process->unsent |= bit_of(type);
+	send_all(process);
+}
+
+void worker_link_send_again(struct ward *ward)
+{
+	for (uint32_t i = 0; i < ward->n_slots; i++) {
+		if (ward->slots[i].process)
+			send_all(ward->slots[i].process);
+	}
+	for (uint32_t i = 0; i < ward->n_standbys; i++) {
+		if (ward->standbys[i].process)
+			send_all(ward->standbys[i].process);
+	}
 }

@@ -17,7 +17,15 @@ bool worker_link_read(struct process *process);
 /* Takes what a worker that has ended left behind. */
 void worker_link_drain(struct process *process);
 
-/* Sends a message of the ward that says all by its TYPE. Never blocks; it can get lost. */
+/*
+ * Sends WIRE_STOP, WIRE_WARM or WIRE_PROMOTE, which say all by their TYPE. Never blocks: what the kernel has no
+ * memory for is sent a moment later, since a process that never hears it waits for ever.
+ */
 void worker_link_send(struct process *process, enum wire_type type);
+/* What could not be sent yet. */
+void worker_link_send_again(struct ward *ward);
+
+/* The same for what can get lost. Returns whether it was sent. */
+bool worker_link_try(struct process *process, enum wire_type type);
 
 #endif
