@@ -44,6 +44,7 @@ static void destroy(struct crew *crew)
 	fd_close(crew->plan.proc);
 	free(crew->plan.devices);
 	free(crew->plan.pids);
+	quiet_done(&crew->plan.quiet);
 	free(crew->result.denied);
 	free(crew->result.late);
 	for (struct finding *one = crew->result.findings; one;) {
@@ -201,6 +202,7 @@ static void equip(struct crew *crew, struct member *member)
 	look->devices = plan->devices;
 	look->own_proc = plan->own_proc;
 	look->groups = &plan->groups;
+	look->quiet = &plan->quiet;
 	look->pid_namespace = plan->pid_namespace;
 	look->mount_namespace = plan->mount_namespace;
 	look->without_maps = plan->without_maps;

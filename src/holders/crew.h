@@ -40,6 +40,7 @@ struct crew_plan {
 	int32_t *pids;		      /* taken over on success; free() */
 	uint32_t pid_count;
 	struct groups groups;
+	struct quiet quiet; /* taken over on success; quiet_done() */
 	bool own_proc;
 	uint64_t pid_namespace; /* of this process */
 	uint64_t mount_namespace;

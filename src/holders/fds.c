@@ -92,10 +92,12 @@ void fds_look_at(struct look *look, int folder, int fds, const char *name,
 		else
 			(void)finding_add(look, finding, &reference);
 	} else if (S_ISSOCK(file.stx_mode)) {
-		sockets_look(look, folder, name, place, finding);
+		if (!quiet_has_socket(look->quiet, file.stx_ino))
+			sockets_look(look, folder, name, place, finding);
 	} else if ((file.stx_mode & S_IFMT) == 0 ||
 		   (S_ISREG(file.stx_mode) && may_be_dmabuf(look, &file))) {
-		look_at_link(look, folder, fds, name, &file, place, finding);
+		if (!quiet_is_anonymous(look->quiet, &file))
+			look_at_link(look, folder, fds, name, &file, place, finding);
 	}
 }
 
@@ -113,6 +115,10 @@ int64_t fds_look(struct look *look, int folder, int32_t tid, struct finding *fin
 
 	if (fd < 0)
 		return -errno;
+	/*
+	 * To try the numbers from 0 on instead of listing them takes longer: the listing is what puts their links
+	 * into the kernel's cache.
+	 */
 	while ((code = folder_next(&entries, &place.reference.fd, &name)) > 0) {
 		fds_look_at(look, folder, fd, name, &place, finding);
 		if (++count % BEAT_EVERY == 0)

@@ -32,6 +32,7 @@
 #include "holders/arena.h"
 #include "holders/device.h"
 #include "holders/groups.h"
+#include "holders/quiet.h"
 #include "holders/scan.h"
 
 #define LOOK_FOLDER_BYTES 32768
@@ -66,6 +67,7 @@ struct look_known {
 	struct scan_device device;
 	bool used;
 	bool is_device;
+	bool is_ring; /* an io_uring, mapped */
 	bool other_node;
 };
 
@@ -75,6 +77,7 @@ struct look {
 	const struct device_table *devices;
 	bool own_proc; /* numbers of this /proc are pids for this process's system calls */
 	const struct groups *groups;
+	const struct quiet *quiet;
 	uint64_t pid_namespace; /* this process's own; GW_UNKNOWN */
 	uint64_t mount_namespace;
 	bool without_maps;

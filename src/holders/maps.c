@@ -17,17 +17,46 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
+#include "common/fd.h"
 #include "holders/lines.h"
 #include "holders/parts.h"
+
+#define BEAT_EVERY 256
 
 struct mapping {
 	uint64_t start;
 	uint64_t end;
 	struct device_inode file;
-	const char *path; /* ends with NUL */
+	const char *path; /* ends with NUL; NULL: to be asked for */
 };
+
+/* What PROCMAP_QUERY of Linux 6.11 takes and gives; the headers of older systems do not have it. */
+struct query {
+	uint64_t size;
+	uint64_t flags;
+	uint64_t address;
+	uint64_t start;
+	uint64_t end;
+	uint64_t mapping_flags;
+	uint64_t page_bytes;
+	uint64_t offset;
+	uint64_t inode;
+	uint32_t major;
+	uint32_t minor;
+	uint32_t name_bytes;
+	uint32_t build_id_bytes;
+	uint64_t name;
+	uint64_t build_id;
+};
+
+#define QUERY		_IOWR('f', 17, struct query)
+#define QUERY_OR_NEXT	0x10
+#define QUERY_OF_A_FILE 0x20
+
+_Static_assert(sizeof(struct query) == 104, "the kernel's size");
 
 static bool take_hex(const char **at, char after, uint64_t *ret_value)
 {
@@ -95,6 +124,13 @@ static bool by_path(struct look *look, const struct mapping *mapping, struct sta
 	       ret_file->stx_dev_minor == mapping->file.minor;
 }
 
+/* What is done with the mappings of one process. */
+struct maps {
+	struct finding *finding;
+	int fd; /* to ask for a path; -1 where it is known */
+	bool has_ring;
+};
+
 /* A device by its name that could not be looked at: worth a word, and no more. */
 static void count_unsure(struct look *look, const char *path)
 {
@@ -107,63 +143,111 @@ static void count_unsure(struct look *look, const char *path)
 	look->unseen.needs_checkpoint = true;
 }
 
-static void identify(struct look *look, const struct mapping *mapping, struct look_known *known)
+/* The path of MAPPING, which is asked for where it is not known yet; "" if that fails. */
+static void find_path(struct maps *maps, struct mapping *mapping, char *room, size_t bytes)
 {
-	struct statx file;
+	struct query query = {.size = sizeof(query),
+			      .flags = QUERY_OF_A_FILE,
+			      .address = mapping->start,
+			      .name = (uint64_t)(uintptr_t)room,
+			      .name_bytes = (uint32_t)bytes};
+
+	if (mapping->path)
+		return;
+	room[0] = '\0';
+	if (ioctl(maps->fd, QUERY, &query) < 0 || query.start != mapping->start)
+		room[0] = '\0';
+	mapping->path = room;
+}
+
+static void identify(struct look *look, struct maps *maps, struct mapping *mapping,
+		     struct look_known *known)
+{
+	char path[4096] = "";
+	struct statx file = {0};
+	bool seen;
 
 	*known = (struct look_known){.file = mapping->file, .used = true};
 	if (device_find_inode(look->devices, &mapping->file, &known->device)) {
 		known->is_device = true;
 		return;
 	}
-	if (by_map_files(look, mapping, &file) || by_path(look, mapping, &file))
+	seen = by_map_files(look, mapping, &file);
+	if (!seen || (file.stx_mode & S_IFMT) == 0) {
+		find_path(maps, mapping, path, sizeof(path));
+		known->is_ring = strcmp(mapping->path, "anon_inode:[io_uring]") == 0;
+		seen = seen || by_path(look, mapping, &file);
+	}
+	if (seen)
 		known->is_device =
 			device_find(look->devices, &file, &known->device, &known->other_node);
 	else
 		count_unsure(look, mapping->path);
 }
 
-static void look_at_mapping(struct look *look, const struct mapping *mapping,
-			    struct finding *finding)
+static void look_at_mapping(struct look *look, struct maps *maps, struct mapping *mapping)
 {
 	struct look_known *known = known_of(look, &mapping->file);
 	struct scan_reference reference = {
 		.held = SCAN_MAPPING, .fd = -1, .count = 1, .bytes = mapping->end - mapping->start};
 
 	if (!known->used || memcmp(&known->file, &mapping->file, sizeof(known->file)) != 0)
-		identify(look, mapping, known);
+		identify(look, maps, mapping, known);
+	maps->has_ring |= known->is_ring;
 	if (!known->is_device)
 		return;
 	reference.device = known->device;
 	reference.other_node = known->other_node;
-	finding_count(look, finding, &reference);
+	finding_count(look, maps->finding, &reference);
 }
-
-struct maps {
-	struct finding *finding;
-	bool has_ring;
-};
 
 static bool take_line(struct look *look, char *line, size_t length, void *argument)
 {
-	struct maps *maps = argument;
 	struct mapping mapping;
 
 	(void)length;
-	if (!parse_line(line, &mapping) || mapping.file.inode == 0)
-		return true;
-	if (strcmp(mapping.path, "anon_inode:[io_uring]") == 0)
-		maps->has_ring = true;
-	else
-		look_at_mapping(look, &mapping, maps->finding);
+	if (parse_line(line, &mapping) && mapping.file.inode != 0)
+		look_at_mapping(look, argument, &mapping);
 	return true;
+}
+
+/*
+ * Asks for one mapping of a file after the other, which is faster than the text: no path is made. Returns 0; -ENOTTY
+ * where the kernel cannot be asked, or another -errno.
+ */
+static int query_all(struct look *look, struct maps *maps)
+{
+	struct query query = {.size = sizeof(query)};
+	unsigned int count = 0;
+
+	for (;;) {
+		struct mapping mapping;
+
+		query.flags = QUERY_OR_NEXT | QUERY_OF_A_FILE;
+		query.address = query.end;
+		if (ioctl(maps->fd, QUERY, &query) < 0)
+			return errno == ENOENT || errno == ESRCH ? 0 : -errno;
+		mapping = (struct mapping){
+			.start = query.start,
+			.end = query.end,
+			.file = {.major = query.major, .minor = query.minor, .inode = query.inode},
+		};
+		look_at_mapping(look, maps, &mapping);
+		if (++count % BEAT_EVERY == 0)
+			look_beat(look);
+		if (query.end <= query.address)
+			return 0;
+	}
 }
 
 void maps_look(struct look *look, struct finding *finding)
 {
-	struct maps maps = {.finding = finding};
-	int code = lines_each(look, look->folder, "maps", '\n', take_line, &maps);
+	cleanup_fd int fd = openat(look->folder, "maps", O_RDONLY | O_CLOEXEC);
+	struct maps maps = {.finding = finding, .fd = fd};
+	int code = fd < 0 ? -errno : query_all(look, &maps);
 
+	if (fd >= 0 && code < 0)
+		code = lines_each(look, look->folder, "maps", '\n', take_line, &maps);
 	if (code == -EACCES || code == -EPERM)
 		finding->process.flags |= SCAN_MAPS_DENIED;
 	if (maps.has_ring && look->rings == 0)

@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 
 #include "common/fd.h"
 #include "holders/lines.h"
@@ -68,15 +67,7 @@ static const char *path_of(const char *line)
  */
 static bool lists_are_whole(void)
 {
-	struct utsname kernel;
-	long major, minor;
-	char *end;
-
-	if (uname(&kernel) < 0)
-		return false;
-	major = strtol(kernel.release, &end, 10);
-	minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
-	return major > 6 || (major == 6 && minor >= 16);
+	return quiet_kernel_is_from(6, 16);
 }
 
 /* A list that is being read. */

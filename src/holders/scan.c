@@ -118,6 +118,7 @@ static void let_go(struct crew_plan *plan)
 	fd_close(plan->proc);
 	free(plan->devices);
 	free(plan->pids);
+	quiet_done(&plan->quiet);
 }
 
 static int prepare(const struct scan_options *options, struct crew_plan *plan,
@@ -144,6 +145,7 @@ static int prepare(const struct scan_options *options, struct crew_plan *plan,
 	plan->pid_namespace = namespace_of("/proc/self/ns/pid");
 	plan->mount_namespace = namespace_of("/proc/self/ns/mnt");
 	groups_read_mounts(plan->proc, &plan->groups);
+	quiet_read(&plan->quiet);
 	plan->without_maps = options->without_maps;
 	plan->without_details = options->without_details;
 	plan->threads = options->threads;

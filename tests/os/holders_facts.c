@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -24,6 +25,13 @@ static int set_up(void **state)
 {
 	(void)state;
 	stage_begin(STAGE_EMULATED);
+	return 0;
+}
+
+static int set_up_numbers(void **state)
+{
+	(void)state;
+	stage_begin(STAGE_NUMBERS);
 	return 0;
 }
 
@@ -410,22 +418,22 @@ struct view {
 static _Noreturn void look_as_nobody(const struct view *view)
 {
 	struct seen seen = {0};
-	struct scan scan;
+	const struct scan *scan = &stage.scan;
 
 	if (view->hidepid &&
 	    (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	     mount("proc", "/proc", "proc", 0, view->hidepid) < 0))
 		_exit(77);
 	if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0 ||
-	    scan_run(&stage.options, &scan, NULL) < 0)
+	    scan_run(&stage.options, &stage.scan, NULL) < 0)
 		_exit(1);
-	seen.denied = scan.unseen.denied;
-	seen.hidepid = scan.unseen.hidepid;
-	seen.found = scan_find(&scan, view->holder) != NULL;
-	seen.was_denied = scan_was_denied(&scan, view->holder);
-	seen.needs_ptrace = scan.unseen.needs_ptrace;
-	scan_unseen_text(&scan, seen.text, sizeof(seen.text));
-	scan_free(&scan);
+	seen.denied = scan->unseen.denied;
+	seen.hidepid = scan->unseen.hidepid;
+	seen.found = stage_count_all(view->holder) > 0;
+	seen.was_denied = scan_was_denied(scan, view->holder);
+	seen.needs_ptrace = scan->unseen.needs_ptrace;
+	scan_unseen_text(scan, seen.text, sizeof(seen.text));
+	scan_free(&stage.scan);
 	_exit(write(view->report, &seen, sizeof(seen)) != sizeof(seen));
 }
 
@@ -456,6 +464,36 @@ static struct seen see_as_nobody(pid_t holder, const char *hidepid)
 	assert_int_equal(read(report[0], &seen, sizeof(seen)), sizeof(seen));
 	(void)close(report[0]);
 	return seen;
+}
+
+/* A process of the user nobody, which that user can look at. */
+static int32_t hold_mapping_as_nobody(void *argument)
+{
+	int fd = open(stage.mappable, O_RDONLY | O_CLOEXEC);
+
+	(void)argument;
+	if (fd < 0 || mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED ||
+	    close(fd) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+	    setresuid(NOBODY, NOBODY, NOBODY) < 0 || prctl(PR_SET_DUMPABLE, 1) < 0)
+		return -errno;
+	return 0;
+}
+
+static void a_mapping_is_found_without_privilege(void **state)
+{
+	struct stage_child child;
+	struct seen seen;
+
+	(void)state;
+	if (geteuid() != 0) {
+		printf("another user's view needs root\n");
+		skip();
+	}
+	child = stage_child(hold_mapping_as_nobody, NULL);
+	seen = see_as_nobody(child.pid, NULL);
+	assert_true(seen.found);
+	assert_false(seen.was_denied);
+	stage_end(&child);
 }
 
 static void what_another_user_cannot_see_is_counted(void **state)
@@ -516,6 +554,8 @@ int main(void)
 		STAGED(a_holder_in_another_pid_namespace_is_told),
 		STAGED(a_frozen_holder_is_told),
 		STAGED(a_holder_that_v1_froze_is_told),
+		cmocka_unit_test_setup_teardown(a_mapping_is_found_without_privilege,
+						set_up_numbers, tear_down),
 		STAGED(what_another_user_cannot_see_is_counted),
 		STAGED(hidden_processes_are_told),
 		cmocka_unit_test(nothing_unseen_is_nothing_said),
