@@ -189,7 +189,7 @@ int arena_alloc(struct arena *arena, uint64_t bytes, uint64_t *ret_offset)
 	return result;
 }
 
-bool arena_free(struct arena *arena, uint64_t offset, uint64_t bytes)
+bool arena_release(struct arena *arena, uint64_t offset, uint64_t bytes)
 {
 	size_t c = class_of(bytes);
 	struct arena_class *class = &arena->classes[c];

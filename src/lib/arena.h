@@ -43,6 +43,6 @@ int arena_alloc(struct arena *arena, uint64_t bytes, uint64_t *ret_offset);
 
 /* BYTES is what was asked for. Returns true when the piece is large and there are enough free ones of
  * its size: the caller may then give its pages back to the system. */
-bool arena_free(struct arena *arena, uint64_t offset, uint64_t bytes);
+bool arena_release(struct arena *arena, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -269,7 +269,7 @@ void task_release_output(struct gw_task *task)
 
 	if (!link)
 		return;
-	if (arena_free(&link->outputs, task->output_offset, task->output_capacity_bytes) &&
+	if (arena_release(&link->outputs, task->output_offset, task->output_capacity_bytes) &&
 	    !(task->pool->options.flags & GW_POOL_PINNED))
 		give_pages_back(link->map.output + task->output_offset,
 				task->output_capacity_bytes);
@@ -284,7 +284,7 @@ void task_destroy(struct gw_task *task)
 
 	task_release_output(task);
 	if (task->input_bytes > 0)
-		(void)arena_free(&pool->inputs, task->input_offset, task->input_bytes);
+		(void)arena_release(&pool->inputs, task->input_offset, task->input_bytes);
 	pool->input_bytes -= task->input_bytes;
 	pool->output_bytes -= task->output_capacity_bytes;
 	show_bytes(pool);

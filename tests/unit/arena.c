@@ -80,7 +80,7 @@ static void check_piece(const struct arena *arena, uint32_t number)
 static void give_back(struct arena *arena, uint32_t number)
 {
 	if (out[number].bytes > 0)
-		(void)arena_free(arena, out[number].offset, out[number].bytes);
+		(void)arena_release(arena, out[number].offset, out[number].bytes);
 	out[number].bytes = 0;
 }
 
@@ -163,7 +163,7 @@ static void what_is_free_is_joined(void **state)
 		assert_int_equal(arena_alloc(&arena, bytes, &offset), 0);
 		assert_int_equal(offset, 0);
 		assert_int_equal(arena_alloc(&arena, 1, &offset), -ENOSPC);
-		(void)arena_free(&arena, 0, bytes);
+		(void)arena_release(&arena, 0, bytes);
 		arena_done(&arena);
 	}
 }
@@ -191,7 +191,7 @@ static void free_neighbours_make_a_large_piece(void **state)
 	assert_true(offset + 2048 <= 64 * 64);
 	for (uint32_t i = 33; i < 64; i += 2)
 		assert_true(out[i].offset >= offset + 2048 || out[i].offset < offset);
-	(void)arena_free(&arena, offset, 2048);
+	(void)arena_release(&arena, offset, 2048);
 	give_all_back(&arena);
 	arena_done(&arena);
 }
@@ -208,7 +208,7 @@ static void exact_fit_and_one_too_many(void **state)
 	assert_int_equal(arena_alloc(&arena, 128, &offset), 0);
 	assert_int_equal(arena_alloc(&arena, 1, &offset), -ENOSPC);
 	assert_int_equal(offset, 0);
-	(void)arena_free(&arena, offset, 128);
+	(void)arena_release(&arena, offset, 128);
 	arena_done(&arena);
 
 	arena_init(&arena, 0);
@@ -229,13 +229,13 @@ static void the_largest_range_works(void **state)
 	assert_int_equal(arena_alloc(&arena, half - 1, &second), 0);
 	assert_int_equal(arena_alloc(&arena, 1, &third), -ENOSPC);
 	assert_int_not_equal(first, second);
-	(void)arena_free(&arena, first, half);
+	(void)arena_release(&arena, first, half);
 	assert_int_equal(arena_alloc(&arena, 1, &third), 0);
 	assert_true(third < half || third >= second);
-	(void)arena_free(&arena, second, half - 1);
-	(void)arena_free(&arena, third, 1);
+	(void)arena_release(&arena, second, half - 1);
+	(void)arena_release(&arena, third, 1);
 	assert_int_equal(arena_alloc(&arena, 2 * half, &first), 0);
-	(void)arena_free(&arena, first, 2 * half);
+	(void)arena_release(&arena, first, 2 * half);
 	arena_done(&arena);
 }
 
@@ -254,11 +254,11 @@ static void pages_of_large_pieces_are_given_back(void **state)
 	for (int i = 0; i < COUNT; i++)
 		assert_int_equal(arena_alloc(&arena, bytes, &offsets[i]), 0);
 	for (int i = 0; i < COUNT; i++)
-		given += arena_free(&arena, offsets[i], bytes);
+		given += arena_release(&arena, offsets[i], bytes);
 	/* Some stay warm for the next task, the rest goes back to the system. */
 	assert_true(given >= COUNT - 3 && given < COUNT);
 	assert_int_equal(arena_alloc(&arena, 64, &offsets[0]), 0);
-	assert_false(arena_free(&arena, offsets[0], 64));
+	assert_false(arena_release(&arena, offsets[0], 64));
 	arena_done(&arena);
 }
 
