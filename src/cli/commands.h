@@ -20,6 +20,7 @@ int cli_printed(void);
 
 int command_drill(int argc, char **argv);
 int command_pools(int argc, char **argv);
+int command_ps(int argc, char **argv);
 int command_state(int argc, char **argv);
 
 /* Not for people: a process that holds device memory for `drill release`. */
