@@ -11,6 +11,10 @@
 #include "ward/ward.h"
 #include "ward/worker_link.h"
 
+/* How long, and how often, to try to reap a process that somebody traces. */
+#define REAP_NS	      10000000000ULL
+#define REAP_AGAIN_NS 20000000ULL
+
 static void unlink_process(struct process *process)
 {
 	struct process **place = &process->ward->leaving;
@@ -20,11 +24,42 @@ static void unlink_process(struct process *process)
 	*place = process->next;
 }
 
+static void finish(struct process *process)
+{
+	struct ward *ward = process->ward;
+	struct slot *slot = process->slot;
+
+	unlink_process(process);
+	process_free(process);
+	slot_left(slot);
+	turn_device_changed(ward);
+	ward_check_end(ward);
+}
+
+static void on_reap_timer(struct loop_timer *timer)
+{
+	struct process *process = timer->owner;
+	struct procref_end end;
+
+	if (procref_reap(&process->spawned.process, &end) != 0 ||
+	    now_ns() >= process->reap_until_ns)
+		finish(process);
+	else
+		loop_set_timer(timer, now_ns() + REAP_AGAIN_NS);
+}
+
+/* Its pidfd is readable for good, and the tracer's letting go is no event. */
+static void reap_later(struct process *process)
+{
+	loop_remove(&process->ward->loop, &process->exit_source);
+	process->reap_until_ns = now_ns() + REAP_NS;
+	process->timer.due = on_reap_timer;
+	loop_set_timer(&process->timer, now_ns() + REAP_AGAIN_NS);
+}
+
 static void on_exit_ready(struct loop_source *source, uint32_t events)
 {
 	struct process *process = source->owner;
-	struct ward *ward = process->ward;
-	struct slot *slot = process->slot;
 	struct gw_exit exit;
 
 	(void)events;
@@ -32,11 +67,10 @@ static void on_exit_ready(struct loop_source *source, uint32_t events)
 	process_end(process, &exit);
 	recovery_gone(process, &exit);
 	signs_gone(process);
-	unlink_process(process);
-	process_free(process);
-	slot_left(slot);
-	turn_device_changed(ward);
-	ward_check_end(ward);
+	if (process->reaped)
+		finish(process);
+	else
+		reap_later(process);
 }
 
 /* SIGKILL should have worked by now. */
@@ -66,6 +100,16 @@ void leaving_kill(struct process *process)
 	/* It may have ended by itself just now: then there is nobody to get it. */
 	(void)procref_signal(&process->spawned.process, SIGKILL);
 	loop_set_timer(&process->timer, slot_kill_deadline(process->ward));
+}
+
+void leaving_bury(struct process *process)
+{
+	if (process->reaped) {
+		process_free(process);
+		return;
+	}
+	leaving_take(process);
+	reap_later(process);
 }
 
 bool leaving_is_over(const struct ward *ward)

@@ -8,7 +8,8 @@
  *	fault ─┬─ fence ── told to the host, its tasks go back ── a standby takes its place
  *	       └─ SIGKILL ── the process ends ── reaped: its mutable state passes on
  *
- * A process that SIGKILL does not end is given up after a while: its slot is told, the pool goes on, and it is
+ * One that has ended and cannot be reaped, since a debugger or a leak checker traces it, is here too: nobody
+ * else would reap it. A process that SIGKILL does not end is given up after a while: its slot is told, the pool goes on, and it is
  * reaped if it ever ends. Read next: slot.c.
  */
 #ifndef GPUWARD_WARD_LEAVING_H
@@ -23,6 +24,9 @@ void leaving_take(struct process *process);
 
 /* Kills it. */
 void leaving_kill(struct process *process);
+
+/* PROCESS has ended, was told of, and is in no slot any more: it is freed, or as soon as it can be reaped. */
+void leaving_bury(struct process *process);
 
 /* Whether all have ended, or were given up. */
 bool leaving_is_over(const struct ward *ward);

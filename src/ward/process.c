@@ -45,11 +45,15 @@ void process_tell(const struct process *process, struct gw_exit *ret_exit)
 void process_end(struct process *process, struct gw_exit *ret_exit)
 {
 	struct report_facts facts;
+	int result;
 
 	process_note(process, GW_SOURCE_DEATH, NULL);
 	facts = facts_of(process);
-	facts.reaped = procref_wait(&process->spawned.process, now_ns() + PROCREF_REAP_NS,
-				    &facts.ended) == 1;
+	result = procref_wait(&process->spawned.process, now_ns() + PROCREF_REAP_NS, &facts.ended);
+	process->reaped = result != 0;
+	if (result == 0)
+		result = procref_peek(&process->spawned.process, &facts.ended);
+	facts.reaped = result == 1;
 	facts.gone_ns = now_ns();
 	report_fill(ret_exit, &facts);
 }

@@ -81,6 +81,8 @@ struct process {
 	struct process *next;
 	struct loop_timer timer; /* SIGKILL should have worked by then */
 	bool stuck;		 /* SIGKILL does not end it */
+	bool reaped;		 /* nothing of it is left */
+	uint64_t reap_until_ns;
 };
 
 /*
@@ -95,7 +97,8 @@ void process_note(struct process *process, uint32_t source, const struct cause *
 /* From here on nothing that the process says counts; its control socket is still heard. */
 void process_fence(struct process *process);
 
-/* Reaps it, as far as it can be, and says how it ended. Its pidfd is readable. */
+/* Reaps it and says how it ended. Its pidfd is readable; where somebody traces it, it cannot be reaped yet, and
+ * process->reaped says so. */
 void process_end(struct process *process, struct gw_exit *ret_exit);
 
 /* What is known of its end before it is reaped. */

@@ -356,7 +356,7 @@ static enum slot_state do_settle(struct slot *slot, const struct happening *what
 	signs_gone(process);
 	outbox_gone(slot, process, &exit);
 	slot->process = NULL;
-	process_free(process);
+	leaving_bury(process);
 	return go_on(slot, &run);
 }
 
@@ -384,7 +384,7 @@ static enum slot_state do_bury(struct slot *slot, const struct happening *what)
 	process_end(process, &exit);
 	outbox_gone(slot, process, &exit);
 	slot->process = NULL;
-	process_free(process);
+	leaving_bury(process);
 	return what->next;
 }
 

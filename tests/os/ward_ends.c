@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -353,6 +354,36 @@ static void a_host_that_does_not_read_loses_nothing(void **state)
 	host_done(&host);
 }
 
+/* As long as somebody traces it, a process that has ended cannot be reaped by its parent. */
+static void a_traced_worker_is_reaped_when_it_can_be(void **state)
+{
+	int32_t pid;
+
+	(void)state;
+	start("ready");
+	assert_int_equal(host_receive(&host), WIRE_UP);
+	pid = host.message.up.pid;
+	if (ptrace(PTRACE_SEIZE, pid, NULL, NULL) < 0) {
+		print_message("skipped: a child's child may not be traced here\n");
+		host_send(&host, WIRE_CLOSE);
+		assert_int_equal(host_wait_ward(&host), 0);
+		host_done(&host);
+		skip();
+	}
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(host_receive(&host), WIRE_GONE);
+	assert_int_equal(host.message.gone.exit.end, GW_END_SIGNAL);
+	assert_int_equal(host.message.gone.exit.value, SIGKILL);
+	/* Its successor does not wait for that. */
+	assert_int_equal(host_receive(&host), WIRE_UP);
+	host_send(&host, WIRE_CLOSE);
+	assert_int_equal(host_receive(&host), WIRE_GONE);
+	/* Only now the tracer looks, and the ward can reap it: a zombie would be left to this test. */
+	assert_int_equal(waitpid(pid, NULL, __WALL), pid);
+	assert_int_equal(host_wait_ward(&host), 0);
+	host_done(&host);
+}
+
 static unsigned long private_kib(int32_t pid)
 {
 	unsigned long sum = 0, value;
@@ -407,6 +438,7 @@ int main(void)
 		TEST(a_message_that_breaks_the_rules_is_refused),
 		TEST(a_foreign_message_ends_a_running_pool),
 		TEST(a_host_that_does_not_read_loses_nothing),
+		TEST(a_traced_worker_is_reaped_when_it_can_be),
 		TEST(the_ward_is_small),
 	};
 
