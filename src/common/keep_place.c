@@ -36,18 +36,28 @@ static int check_folder(int folder, const char *path, struct gw_error *ret_error
 	return 0;
 }
 
+/* The memory of an emulated machine is in its folder: another one has nothing of it, and it ends with that. */
+static void find_folder(char path[PATH_MAX])
+{
+	const char *machine = secure_getenv("GPUWARD_SOFT_DIR");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+
+	if (machine && machine[0])
+		(void)snprintf(path, PATH_MAX, "%.4000s/gpuward", machine);
+	else if (runtime && runtime[0] == '/')
+		(void)snprintf(path, PATH_MAX, "%.4000s/gpuward", runtime);
+	else
+		(void)snprintf(path, PATH_MAX, "/tmp/gpuward-%u", geteuid());
+}
+
 int keep_place_open(bool make, struct gw_error *ret_error)
 {
-	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 	char path[PATH_MAX];
 	cleanup_fd int folder = -1;
 	int result;
 	int fd;
 
-	if (runtime && runtime[0] == '/')
-		(void)snprintf(path, sizeof(path), "%.4000s/gpuward", runtime);
-	else
-		(void)snprintf(path, sizeof(path), "/tmp/gpuward-%u", geteuid());
+	find_folder(path);
 	if (make && mkdir(path, S_IRWXU) < 0 && errno != EEXIST)
 		return err_os(ret_error, errno, "cannot make %.120s to keep state", path);
 	/* By name alone first: of another user's folder it is said whose it is, and not that it cannot be read. */

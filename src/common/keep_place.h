@@ -2,7 +2,8 @@
 /*
  * Where keepers are found: a folder of this user's own, with a socket and a lock file for each name.
  *
- *	$XDG_RUNTIME_DIR/gpuward/	or, where that is not set, /tmp/gpuward-UID/
+ *	$XDG_RUNTIME_DIR/gpuward/	or, where that is not set, /tmp/gpuward-UID/; on an emulated machine, whose
+ *					memory is none of another one's, $GPUWARD_SOFT_DIR/gpuward/
  *		NAME.state		the socket, for this user alone
  *		NAME.lock		locked by the keeper for as long as it lives
  *

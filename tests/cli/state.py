@@ -4,7 +4,7 @@
 a host that is killed finds its state again; nobody but its user comes near it; what is in the way of a keeper (a
 stale socket, a folder that others may enter, another starter) is told or dealt with.
 
-usage: state.py GPUWARD STATE_HOST
+usage: state.py GPUWARD STATE_HOST KEEPER
 """
 import json
 import os
@@ -19,14 +19,15 @@ import unittest
 import helper
 
 HOST = sys.argv[2]
+KEEPER = sys.argv[3]
 
 
 class State(helper.CommandLine):
     def setUp(self):
         super().setUp()
-        self.place = os.path.join(self.runtime, "gpuward")
         self.hosts = []
         machine = self.machine("delays=zero")
+        self.place = os.path.join(machine, "gpuward")
         self.environment.update(LD_LIBRARY_PATH=os.environ["LD_LIBRARY_PATH"], GPUWARD_SOFT_DIR=machine)
 
     def tearDown(self):
@@ -119,6 +120,40 @@ class State(helper.CommandLine):
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             self.close(host)
+
+    def test_each_emulated_machine_has_its_own_state(self):
+        first = self.environment["GPUWARD_SOFT_DIR"]
+        second = os.path.join(self.folder, "second")
+        os.mkdir(second)
+        for machine, expected in ((first, 0), (second, 0), (first, 1), (second, 1)):
+            self.environment["GPUWARD_SOFT_DIR"] = machine
+            host, (_, epoch) = self.start("service")
+            self.assertEqual(epoch, expected)
+            self.close(host)
+        self.assertEqual(self.run_it("state", "rm", "service").returncode, 0)
+        self.assertEqual(self.ls(), [])
+        self.wait_for(lambda: os.listdir(os.path.join(second, "gpuward")) == [], "the second machine's keeper stays")
+        self.environment["GPUWARD_SOFT_DIR"] = first
+        self.assertEqual([state["name"] for state in self.ls()], ["service"])
+
+    def keeper(self, name):
+        """A keeper as a ward starts it, and the ward's end of its socket."""
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            process = subprocess.Popen(  # pylint: disable=R1732
+                [KEEPER, name], env=self.environment, preexec_fn=lambda: os.dup2(its.fileno(), 3), pass_fds=[3])
+        return process, ours
+
+    def test_without_an_emulated_machine_keepers_are_in_the_runtime_folder(self):
+        del self.environment["GPUWARD_SOFT_DIR"]
+        place = os.path.join(self.runtime, "gpuward")
+        process, ours = self.keeper("service")
+        self.wait_for(lambda: os.path.exists(os.path.join(place, "service.state")), "there is no socket")
+        self.assertEqual([state["name"] for state in self.ls()], ["service"])
+        ours.close()
+        self.assertEqual(process.wait(timeout=30), 0)
+        self.assertEqual(os.listdir(place), [])
+        os.rmdir(place)
 
     def test_two_starters_at_once(self):
         hosts = [self.start("service", wait=False) for _ in range(4)]

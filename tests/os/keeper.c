@@ -395,7 +395,7 @@ static void a_keeper_without_its_socket_ends(void **state)
 {
 	struct keeper_view view;
 	struct gw_pool *pool;
-	char path[256];
+	char path[300];
 
 	(void)state;
 	keeper_world(NULL);
@@ -403,7 +403,7 @@ static void a_keeper_without_its_socket_ends(void **state)
 	(void)make_state(pool);
 	assert_true(keeper_look("service", &view));
 	gw_pool_close(pool);
-	(void)snprintf(path, sizeof(path), "%s/gpuward/service.state", getenv("XDG_RUNTIME_DIR"));
+	(void)snprintf(path, sizeof(path), "%s/gpuward/service.state", soft_dir());
 	assert_int_equal(unlink(path), 0);
 	keeper_wait_gone(view.welcome.keeper_pid);
 	keeper_world_done();

@@ -76,18 +76,19 @@ static int remove_all(void)
 
 void keeper_world_done(void)
 {
-	char path[96];
+	char path[300];
 
 	(void)remove_all();
 	assert_int_equal(remove_all(), 0);
-	(void)snprintf(path, sizeof(path), "%s/gpuward", runtime);
+	(void)snprintf(path, sizeof(path), "%s/gpuward", soft_dir());
 	(void)rmdir(path);
+	/* On an emulated machine nothing is kept there. */
 	assert_int_equal(rmdir(runtime), 0);
 	assert_int_equal(soft_used_bytes(0), 0);
 	soft_dir_free();
 }
 
-int keeper_try_pool(const char *name, int32_t device, struct gw_pool **ret_pool,
+static int try_pool(const char *name, int32_t device, uint32_t standby, struct gw_pool **ret_pool,
 		    struct gw_error *ret_error)
 {
 	struct gw_pool_options options = GW_OPTIONS(struct gw_pool_options);
@@ -99,7 +100,24 @@ int keeper_try_pool(const char *name, int32_t device, struct gw_pool **ret_pool,
 	options.stop_deadline_ns = 300 * MS;
 	options.restart_min_ns = options.restart_max_ns = 1;
 	options.state_name = name;
+	options.standby = standby;
 	return gw_pool_open(ret_pool, &options, ret_error);
+}
+
+int keeper_try_pool(const char *name, int32_t device, struct gw_pool **ret_pool,
+		    struct gw_error *ret_error)
+{
+	return try_pool(name, device, GW_STANDBY_COLD, ret_pool, ret_error);
+}
+
+struct gw_pool *keeper_pool_hot(const char *name)
+{
+	struct gw_error error = {0};
+	struct gw_pool *pool = NULL;
+
+	if (try_pool(name, 0, GW_STANDBY_HOT, &pool, &error) != 0)
+		fail_msg("gw_pool_open: %s", error.msg);
+	return pool;
 }
 
 struct gw_pool *keeper_pool(const char *name, int32_t device)

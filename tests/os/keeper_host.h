@@ -15,14 +15,16 @@
 #include "common/keep_wire.h"
 #include "state_host.h"
 
-/* A folder of the test's own for keepers (XDG_RUNTIME_DIR), and an emulated machine. */
+/* An emulated machine, which has its keepers; and a folder of the test's own as XDG_RUNTIME_DIR, which stays empty. */
 void keeper_world(const char *settings);
 /* All state is removed, the keepers are gone, and no device memory is in use. */
 void keeper_world_done(void);
 
 /* A pool of one worker on DEVICE whose state is kept as NAME. */
 struct gw_pool *keeper_pool(const char *name, int32_t device);
-/* The same, which may fail. */
+/* On device 0, with a hot standby. */
+struct gw_pool *keeper_pool_hot(const char *name);
+/* The first, which may fail. */
 int keeper_try_pool(const char *name, int32_t device, struct gw_pool **ret_pool,
 		    struct gw_error *ret_error);
 
