@@ -381,7 +381,9 @@ GW_PUBLIC int gw_state_create(const char *name, uint64_t bytes, enum gw_state_ki
  * Runs in: worker, main thread.
  * Returns 0 and *RET_INFO (whose `size` is set by the caller; may be NULL). -ENOENT no such piece on this
  *   device; -EACCES GW_STATE_WRITE of a sealed piece; -EBUSY a worker, which is named, has it, or a process
- *   that a dead worker forked still holds its descriptors; and the errors of gw_state_create().
+ *   that a dead worker forked still holds its descriptors; -ESTALE it was kept by a pool before on another machine or
+ *   instance of the driver, and the driver does not take it: the worker lives, gw_state_drop() it and make it anew;
+ *   and the errors of gw_state_create().
  * Source: cuMemImportFromShareableHandle, cuMemMap, cuMemSetAccess (CUDA 11.0).
  */
 GW_PUBLIC int gw_state_map(const char *name, enum gw_state_access access,

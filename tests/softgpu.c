@@ -124,6 +124,20 @@ static void remove_folder(const char *path)
 	(void)rmdir(path);
 }
 
+void soft_reset(void)
+{
+	static const char *const files[] = {"state", "kmsg", "events"};
+	char path[300];
+
+	(void)snprintf(path, sizeof(path), "%s/dev", dir);
+	remove_folder(path);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		(void)unlink(path);
+	}
+	machine.dir[0] = '\0';
+}
+
 void soft_dir_remove(void)
 {
 	char path[300];

@@ -25,6 +25,9 @@ const char *soft_dir(void);
 /* Replaces the settings at once, also for processes that are running. */
 void soft_setting(const char *settings);
 
+/* The machine begins anew, as after a reset of its GPUs: what holds memory of before holds nothing that counts. */
+void soft_reset(void);
+
 /* Bytes in use on DEVICE, without the reserved ones; 0 if no process ever used the machine. */
 uint64_t soft_used_bytes(int device);
 

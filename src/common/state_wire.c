@@ -62,6 +62,7 @@ int state_wire_check_request(const union state_any *message, size_t bytes)
 	case STATE_OFFER:
 	case STATE_SEAL:
 	case STATE_UNMAP:
+	case STATE_REFUSED:
 		good = request->piece != 0;
 		break;
 	case STATE_COMMIT:

@@ -56,6 +56,8 @@ enum state_wire_type {
 	STATE_LIST = 9,	   /* piece: the number to go on from */
 	STATE_NEXT = 10,   /* sealed pieces to map in advance, dropped ones to unmap */
 	STATE_USAGE = 11,  /* who uses how much, as the answer's text */
+	STATE_REFUSED =
+		12, /* piece: the driver does not take it; unmapped, and why as the answer's text */
 	/* ward -> worker */
 	STATE_ANSWER = 32,
 };

@@ -16,8 +16,7 @@
 #include "common/fd.h"
 #include "common/keep_place.h"
 #include "common/packet.h"
-#include "common/self.h"
-#include "linux/spawn.h"
+#include "ward/keep_start.h"
 
 #define MS UINT64_C(1000000)
 
@@ -429,20 +428,8 @@ static void greet(struct keep *keep, int socket)
 
 static int spawn_keeper(struct keep *keep, int socket, struct gw_error *ret_error)
 {
-	extern char **environ;
-	const char *const argv[] = {"gpuward-keeper", keep->name, NULL};
-	struct spawn spec = {.program = keep->program,
-			     .program_fd = -1,
-			     .argv = argv,
-			     .envp = (const char *const *)environ,
-			     .fds = &socket,
-			     .n_fds = 1};
-	int result =
-		self_find_helper("gpuward-keeper", keep->program, sizeof(keep->program), ret_error);
+	int result = keep_start(keep->name, socket, keep->program, &keep->child, ret_error);
 
-	if (result < 0)
-		return result;
-	result = spawn(&spec, &keep->child, ret_error);
 	if (result < 0)
 		return result;
 	result = loop_add(keep->loop, &keep->child_source, keep->child.process.pidfd, EPOLLIN);
@@ -577,6 +564,16 @@ int keep_new(struct loop *loop, const char *name, int host, const struct keep_ca
 	loop_set_timer(&keep->retry, now_ns());
 	*ret_keep = keep;
 	return 0;
+}
+
+const char *keep_name(const struct keep *keep)
+{
+	return keep->name;
+}
+
+int32_t keep_pid(const struct keep *keep)
+{
+	return keep->keeper.pid;
 }
 
 void keep_free(struct keep *keep, bool empty)

@@ -55,6 +55,10 @@ int keep_new(struct loop *loop, const char *name, int host, const struct keep_ca
 /* Lets go. Where the keeper holds nothing (EMPTY), its end is waited for, a second at most. NULL is fine. */
 void keep_free(struct keep *keep, bool empty);
 
+/* The name, and the keeper's pid, or -1. */
+const char *keep_name(const struct keep *keep);
+int32_t keep_pid(const struct keep *keep);
+
 /* Sends MESSAGE. Returns false when it cannot be taken now: ready() will be called. True also where the keeper
  * is lost, and nothing is sent any more. */
 bool keep_send(struct keep *keep, const void *message, size_t bytes, const int *fds, size_t n_fds);

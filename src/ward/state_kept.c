@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/err.h"
 #include "common/fd.h"
 #include "ward/keep.h"
 
@@ -124,6 +125,17 @@ void state_kept_disown(struct state *state, const struct state_piece *piece)
 	if (piece->kind == GW_STATE_MUTABLE && piece->status != GW_STATE_MAKING &&
 	    piece->status != GW_STATE_DROPPED)
 		(void)send_owner(state, piece, -1, NULL, 0);
+}
+
+int state_kept_explain(const struct state *state, const struct state_piece *piece,
+		       struct gw_error *ret_error)
+{
+	if (!piece->kept)
+		return 0;
+	return err_own(ret_error, -ESTALE,
+		       "state '%s' of another GPU or driver instance cannot be mapped (keeper pid "
+		       "%d): drop it with `gpuward state rm %s`",
+		       piece->name, keep_pid(state->keep), keep_name(state->keep));
 }
 
 bool state_kept_drop(struct state *state, const struct state_piece *piece)

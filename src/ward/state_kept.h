@@ -39,6 +39,11 @@ bool state_kept_own(struct state_client *client, const struct state_piece *piece
 /* Nobody writes PIECE. Where the keeper does not take it now, it waits in vain for a process's end later. */
 void state_kept_disown(struct state *state, const struct state_piece *piece);
 
+/* A driver does not take PIECE. Returns -ESTALE, with what there is to do, where that is one which a keeper has had
+ * from another pool; or 0. */
+int state_kept_explain(const struct state *state, const struct state_piece *piece,
+		       struct gw_error *ret_error);
+
 /* PIECE loses its name. */
 bool state_kept_drop(struct state *state, const struct state_piece *piece);
 

@@ -334,6 +334,7 @@ int state_piece_adopt(struct state_pieces *pieces, const struct keep_piece *kept
 		.device = pieces->n_devices,
 		.kind = kept->kind,
 		.status = kept->status,
+		.kept = true,
 		.owner = STATE_NOBODY,
 		.owner_pid = -1,
 		.generation = piece->generation + 1,

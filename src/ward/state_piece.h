@@ -51,6 +51,7 @@ struct state_piece {
 	uint32_t owner;	     /* the client that may write it, or STATE_NOBODY */
 	int32_t owner_pid;   /* of that client, or -1 */
 	uint32_t generation; /* of this place in the table */
+	bool kept;	     /* it was a pool's before this one */
 	uint32_t next;	     /* + 1: of the same hash, or free */
 	int64_t made_s;	     /* seconds of CLOCK_REALTIME */
 	int fds[2]; /* working copy, committed copy; or the only one; -1: not offered yet */

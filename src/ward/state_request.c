@@ -77,10 +77,14 @@ static struct state_piece *named_piece(struct state_client *client)
 	struct state_pieces *pieces = &client->state->pieces;
 	struct state_piece *piece =
 		state_piece_by_name(pieces, (uint32_t)client->device, client->request.name);
+	const struct state_piece *elsewhere =
+		state_piece_by_name(pieces, pieces->n_devices, client->request.name);
 
 	if (!piece)
-		(void)err_own(error_of(client), -ENOENT, "there is no state '%s' on device %d",
-			      client->request.name, client->who.device);
+		(void)err_own(error_of(client), -ENOENT, "there is no state '%s' on device %d%s%s",
+			      client->request.name, client->who.device,
+			      elsewhere ? ": the one that is kept is of " : "",
+			      elsewhere ? elsewhere->home : "");
 	return piece;
 }
 
@@ -294,6 +298,17 @@ static bool on_unmap(struct state_client *client, const struct state_offer *offe
 	return true;
 }
 
+static bool on_refused(struct state_client *client, const struct state_offer *offer)
+{
+	struct state_piece *piece =
+		state_piece_by_number(&client->state->pieces, client->request.piece);
+
+	/* First the text: the piece may end at once. */
+	if (piece)
+		(void)state_kept_explain(client->state, piece, error_of(client));
+	return on_unmap(client, offer);
+}
+
 static bool on_drop(struct state_client *client, const struct state_offer *offer)
 {
 	struct state_piece *piece = named_piece(client);
@@ -453,7 +468,7 @@ bool state_request_run(struct state_client *client, const struct state_offer *of
 		[STATE_COMMIT] = on_commit,   [STATE_SETTLE] = on_settle,
 		[STATE_UNMAP] = on_unmap,     [STATE_DROP] = on_drop,
 		[STATE_LIST] = on_list,	      [STATE_NEXT] = on_next,
-		[STATE_USAGE] = on_usage,
+		[STATE_USAGE] = on_usage,     [STATE_REFUSED] = on_refused,
 	};
 	struct state_answer *answer = &client->answer;
 	bool done = true;

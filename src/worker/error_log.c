@@ -13,6 +13,7 @@
 
 static pid_t listener; /* a child that a function forks inherits the callback, but not the device */
 static atomic_bool told;
+static atomic_bool expected;
 
 /* The ward may be stopped, and its socket full: then this source stays silent, and another one speaks. */
 static void tell(const struct worker *worker, int result)
@@ -28,16 +29,26 @@ static void tell(const struct worker *worker, int result)
 	(void)send(WIRE_WORKER_SOCKET, &fault, sizeof(fault), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+static bool is_news(int result)
+{
+	return cuda_ends_process(result) && getpid() == listener &&
+	       (!atomic_load(&expected) || gw_cuda_class(result) == GW_FAULT_POISONED);
+}
+
 static void hear(void *data, int level, char *message, size_t length)
 {
 	int number = errno;
 	int result = cuda_log_result(message, length);
 
 	(void)level;
-	if (result > 0 && cuda_ends_process(result) && getpid() == listener &&
-	    !atomic_exchange(&told, true))
+	if (result > 0 && is_news(result) && !atomic_exchange(&told, true))
 		tell(data, result);
 	errno = number;
+}
+
+void error_log_expect(bool expects)
+{
+	atomic_store(&expected, expects);
 }
 
 int error_log_start(const struct worker *worker)

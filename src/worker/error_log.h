@@ -11,6 +11,8 @@
 #ifndef GPUWARD_WORKER_ERROR_LOG_H
 #define GPUWARD_WORKER_ERROR_LOG_H
 
+#include <stdbool.h>
+
 #include "worker/worker.h"
 
 /*
@@ -19,5 +21,11 @@
  * GW_EDRIVER it refused: the worker can do without.
  */
 int error_log_start(const struct worker *worker);
+
+/*
+ * From here on (EXPECTS), until it is called again, the main thread asks for what the driver may refuse: its word that
+ * something of it is wrong is no news then. What poisons the process still is.
+ */
+void error_log_expect(bool expects);
 
 #endif

@@ -8,6 +8,7 @@
 #include "common/err.h"
 #include "common/fd.h"
 #include "common/wire.h"
+#include "worker/error_log.h"
 #include "worker/state_self.h"
 #include "worker/worker.h"
 
@@ -297,19 +298,24 @@ static int attach(struct state_self *self, const struct state_entry *entry, cons
 		  bool wanted, struct gw_error *ret_error)
 {
 	struct state_local local = {.entry = *entry, .wanted = wanted};
+	struct gw_error error = {0};
 	int result = 0;
 
 	if (state_table_reserve(&self->table, 1) < 0)
-		result = err_os(ret_error, ENOMEM, "no memory to keep state '%s'", entry->name);
+		result = err_os(&error, ENOMEM, "no memory to keep state '%s'", entry->name);
+	error_log_expect(true);
 	if (result == 0)
-		result = state_memory_attach(&self->memory, &local, fds, ret_error);
+		result = state_memory_attach(&self->memory, &local, fds, &error);
+	error_log_expect(false);
 	if (result == 0 && entry->kind == GW_STATE_MUTABLE) {
-		result = recover(self, &local, entry->act == STATE_DO_REDO, ret_error);
+		result = recover(self, &local, entry->act == STATE_DO_REDO, &error);
 		if (result < 0)
 			(void)state_memory_detach(&self->memory, &local, NULL);
 	}
 	if (result < 0) {
-		(void)state_ask(self, STATE_UNMAP, entry->piece, NULL);
+		result = state_tell_refused(self, entry, &error);
+		if (ret_error)
+			*ret_error = error;
 		return result;
 	}
 	state_table_add(&self->table, &local);

@@ -23,4 +23,8 @@ void state_begin(struct worker *worker);
  */
 int state_take_news(struct worker *worker, struct gw_error *ret_error);
 
+/* What the last -ESTALE of this process was about, since state_forget_stale(); or NULL. */
+const char *state_stale_text(void);
+void state_forget_stale(void);
+
 #endif

@@ -54,6 +54,13 @@ int state_ask(struct state_self *self, enum state_wire_type type, uint64_t piece
 	      struct gw_error *ret_error);
 
 /*
+ * ENTRY was not mapped here, for ERROR: tells the ward. Returns the code; ERROR is -ESTALE then, with what there is to
+ * do, where the driver does not take what a pool before has left.
+ */
+int state_tell_refused(struct state_self *self, const struct state_entry *entry,
+		       struct gw_error *error);
+
+/*
  * Makes the working copies of COUNT locals from the committed ones (BACK), or the other way, and waits.
  * Their committed copies are mapped already.
  */

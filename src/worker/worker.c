@@ -136,9 +136,18 @@ static int prepare_functions(const struct worker *worker, struct gw_error *ret_e
 {
 	for (uint32_t i = 0; i < worker->n_functions; i++) {
 		const struct gw_function *function = &worker->functions[i];
-		int value = function->prepare ? function->prepare(worker->device) : 0;
-		const char *name = gw_cuda_name(value);
+		const char *stale;
+		const char *name;
+		int value;
 
+		state_forget_stale();
+		value = function->prepare ? function->prepare(worker->device) : 0;
+		name = gw_cuda_name(value);
+		stale = state_stale_text();
+		if (value != 0 && stale)
+			return err_set(ret_error, GW_EPOOLFAILED, GW_DOMAIN_CUDA, value,
+				       "%s: prepare of function '%s' returned %d", stale,
+				       function->name, value);
 		if (value != 0)
 			return err_set(ret_error, GW_EPOOLFAILED, GW_DOMAIN_CUDA, value,
 				       "prepare of function '%s' returned %d%s%s", function->name,

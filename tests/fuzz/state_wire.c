@@ -30,7 +30,7 @@ static void require_sizes(uint64_t bytes, uint64_t copy_bytes)
 static void require_request(const struct state_request *request)
 {
 	require(memchr(request->name, 0, sizeof(request->name)));
-	require(request->header.type >= STATE_RESERVE && request->header.type <= STATE_USAGE);
+	require(request->header.type >= STATE_RESERVE && request->header.type <= STATE_REFUSED);
 	if (request->header.type == STATE_RESERVE) {
 		require(request->name[0] != '\0');
 		require_sizes(request->bytes, request->copy_bytes);

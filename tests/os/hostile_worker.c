@@ -310,7 +310,7 @@ static void ask_state(struct hostile *h)
 	char answer[64];
 
 	state_wire_header(&request.header,
-			  (enum state_wire_type)(1 + seed_below(&h->seed, STATE_USAGE)), bytes);
+			  (enum state_wire_type)(1 + seed_below(&h->seed, STATE_REFUSED)), bytes);
 	if (seed_below(&h->seed, 2)) {
 		request.bytes = 1;
 		request.copy_bytes = STATE_GRANULE;

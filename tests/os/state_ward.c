@@ -293,7 +293,7 @@ static void whoever_is_fenced_changes_nothing(void **state)
 {
 	static const enum state_wire_type types[] = {
 		STATE_RESERVE, STATE_OFFER, STATE_SEAL, STATE_MAP,  STATE_COMMIT, STATE_SETTLE,
-		STATE_UNMAP,   STATE_DROP,  STATE_LIST, STATE_NEXT, STATE_USAGE,
+		STATE_UNMAP,   STATE_DROP,  STATE_LIST, STATE_NEXT, STATE_USAGE,  STATE_REFUSED,
 	};
 	struct gw_state_info before;
 	uint64_t cache, half;
