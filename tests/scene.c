@@ -32,7 +32,7 @@ int scene_begin(void **state)
 	scene.before = (struct amounts){
 		.answer = AMOUNTS_ANSWERED, .gpus = &scene.gpu_before, .gpu_count = 1};
 	scene.facts.labels = scene.labels;
-	scene.facts.files = scene.files;
+	scene.facts.groups = scene.groups;
 	scene.input = (struct causes_input){
 		.scan = &scene.scan, .amounts = &scene.amounts, .facts = &scene.facts};
 	return 0;
@@ -53,6 +53,7 @@ struct scan_process *scene_process(int32_t pid, int32_t ppid, int32_t pgid, int3
 	assert_true(scene.scan.process_count < SCENE_MAX);
 	assert_true(!scene.scan.process_count || process[-1].pid < pid);
 	scene.scan.process_count++;
+	scene.groups[scene.scan.process_count - 1] = scene.scan.process_count - 1;
 	*process = (struct scan_process){
 		.pid = pid,
 		.ppid = ppid,
@@ -93,14 +94,14 @@ struct scan_reference *scene_holds(enum scan_held held, enum scan_device_kind ki
 	return reference;
 }
 
-void scene_client(uint32_t file)
+void scene_client(uint32_t first)
 {
 	static const enum scan_device_kind kinds[] = {SCAN_CONTROL, SCAN_GPU, SCAN_UVM};
 
-	for (uint32_t i = 0; i < 3; i++) {
-		scene.files[scene.scan.reference_count] = file ? file + i : 0;
+	if (first != ALONE)
+		scene.groups[scene.scan.process_count - 1] = scene.groups[first];
+	for (uint32_t i = 0; i < 3; i++)
 		(void)scene_holds(SCAN_FD, kinds[i]);
-	}
 }
 
 void scene_relative(int32_t pid, const char *comm, char state)

@@ -4,7 +4,7 @@
  *
  *	scene_begin()			one GPU of 100 GiB, nothing unseen, nobody there
  *	scene_process(7, 1, 7, 7, "a")	with ascending pids; then what it holds
- *	scene_client()
+ *	scene_client(ALONE)
  *	scene_listed(7, 512)
  *	verdict = scene_only(CAUSE_X)	NULL where it does not apply
  *	scene_end()
@@ -32,7 +32,7 @@ struct scene {
 	struct scan scan;
 	struct scan_process processes[SCENE_MAX];
 	struct scan_reference references[SCENE_MAX * 4];
-	uint32_t files[SCENE_MAX * 4];
+	uint32_t groups[SCENE_MAX];
 	struct scan_relative relatives[SCENE_MAX];
 	int32_t denied[SCENE_MAX];
 	struct amounts amounts;
@@ -58,8 +58,9 @@ struct scan_process *scene_process(int32_t pid, int32_t ppid, int32_t pgid, int3
 				   const char *comm);
 /* What the last process holds. */
 struct scan_reference *scene_holds(enum scan_held held, enum scan_device_kind kind);
-/* nvidiactl, nvidia0 and nvidia-uvm, each as open FILE, FILE + 1, FILE + 2. */
-void scene_client(uint32_t file);
+/* nvidiactl, nvidia0 and nvidia-uvm; in common with process number FIRST of the scene, or ALONE. */
+#define ALONE UINT32_MAX
+void scene_client(uint32_t first);
 void scene_relative(int32_t pid, const char *comm, char state);
 /* NVML's entry, ascending; and used memory that is in none. */
 void scene_listed(int32_t pid, uint64_t mib);

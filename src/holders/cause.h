@@ -181,8 +181,9 @@ struct causes_facts {
 	uint32_t container_count;
 	const struct fact_watch *watches;
 	uint32_t watch_count;
-	/* For each reference of the scan: equal numbers are one open file, 0 is not known. NULL: nobody compared. */
-	const uint32_t *files;
+	/* For each process of the scan: those with equal numbers have an open file in common, as share_find() numbers
+	 * them, from 0 and below process_count. NULL: nobody compared. */
+	const uint32_t *groups;
 	enum amounts_truth memory_is_numa; /* the operating system owns the GPU's memory */
 	enum amounts_truth suspending;
 	enum amounts_truth uvm_queue_busy; /* UVM's deferred releases */

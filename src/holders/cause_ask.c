@@ -94,9 +94,15 @@ const struct amounts_process *listed_on(const struct amounts_gpu *gpu, int32_t p
 	return NULL;
 }
 
+/* The lists, where their pids are those of the scan: not below the /proc of another pid namespace. */
+static const struct amounts *lists_of(const struct cause_run *run)
+{
+	return run->scan->unseen.foreign_proc ? NULL : run->input->amounts;
+}
+
 bool is_listed(const struct cause_run *run, int32_t pid)
 {
-	const struct amounts *amounts = run->input->amounts;
+	const struct amounts *amounts = lists_of(run);
 
 	for (uint32_t i = 0; amounts && i < amounts->gpu_count; i++) {
 		if (listed_on(&amounts->gpus[i], pid))
@@ -107,7 +113,7 @@ bool is_listed(const struct cause_run *run, int32_t pid)
 
 bool lists_are_whole(const struct cause_run *run)
 {
-	const struct amounts *amounts = run->input->amounts;
+	const struct amounts *amounts = lists_of(run);
 
 	if (!amounts || amounts->answer != AMOUNTS_ANSWERED)
 		return false;
@@ -121,7 +127,7 @@ bool lists_are_whole(const struct cause_run *run)
 
 uint64_t listed_bytes(const struct cause_run *run, int32_t pid)
 {
-	const struct amounts *amounts = run->input->amounts;
+	const struct amounts *amounts = lists_of(run);
 	uint64_t sum = 0;
 	bool any = false;
 

@@ -45,54 +45,29 @@ static void link_by_number(struct cause_run *run, const struct scan_process *pro
 		set(lineage, LINEAGE_PARENT, process->ppid, false);
 }
 
-static uint32_t highest_file(const struct cause_run *run)
-{
-	uint32_t highest = 0;
-
-	for (uint32_t i = 0; i < run->scan->reference_count; i++) {
-		if (run->facts->files[i] > highest)
-			highest = run->facts->files[i];
-	}
-	return highest;
-}
-
-static uint32_t file_of(const struct cause_run *run, const struct scan_process *process, uint32_t i)
-{
-	return run->facts->files[process->first_reference + i];
-}
-
-/* A process that is listed itself says more about a file than one that is linked by a number. */
+/* A process that is listed itself says more about its group than one that is linked by a number. */
 static bool says_more(const struct lineage *a, const struct lineage *b)
 {
 	return a->how != LINEAGE_UNKNOWN && (b->how == LINEAGE_UNKNOWN || a->how < b->how);
 }
 
-/* OWNERS: for each open file the strongest lineage of its holders. */
+/* OWNERS: for each group of processes with an open file in common, the strongest lineage in it. */
 static void link_by_file(struct cause_run *run, struct lineage *owners)
 {
-	FOR_EACH_HOLDER(run, process)
-	{
-		const struct lineage *lineage = lineage_of(run, process);
+	const uint32_t *groups = run->facts->groups;
 
-		for (uint32_t i = 0; i < process->reference_count; i++) {
-			struct lineage *owner = &owners[file_of(run, process, i)];
-
-			if (says_more(lineage, owner))
-				*owner = *lineage;
-		}
+	for (uint32_t i = 0; i < run->scan->process_count; i++) {
+		if (says_more(&run->lineages[i], &owners[groups[i]]))
+			owners[groups[i]] = run->lineages[i];
 	}
-	FOR_EACH_HOLDER(run, process)
-	{
-		struct lineage *lineage = &run->lineages[process - run->scan->processes];
+	for (uint32_t i = 0; i < run->scan->process_count; i++) {
+		const struct lineage *owner = &owners[groups[i]];
 
-		if (!is_candidate(run, process) || lineage->how == LINEAGE_SELF)
-			continue;
-		for (uint32_t i = 0; i < process->reference_count; i++) {
-			uint32_t file = file_of(run, process, i);
-
-			if (file && owners[file].how != LINEAGE_UNKNOWN)
-				set(lineage, LINEAGE_FILE, owners[file].creator, owners[file].gone);
-		}
+		/* A number of its own says as much as the same number of another one of its group. */
+		if (run->lineages[i].how != LINEAGE_SELF && owner->how != LINEAGE_UNKNOWN &&
+		    run->lineages[i].creator != owner->creator &&
+		    is_candidate(run, &run->scan->processes[i]))
+			set(&run->lineages[i], LINEAGE_FILE, owner->creator, owner->gone);
 	}
 }
 
@@ -154,8 +129,8 @@ int lineage_find(struct cause_run *run)
 			link_by_number(run, process,
 				       &run->lineages[process - run->scan->processes]);
 	}
-	if (run->facts->files) {
-		owners = calloc((size_t)highest_file(run) + 1, sizeof(*owners));
+	if (run->facts->groups) {
+		owners = calloc((size_t)run->scan->process_count + 1, sizeof(*owners));
 		if (!owners)
 			return -ENOMEM;
 		link_by_file(run, owners);

@@ -85,34 +85,45 @@ void cause_io_uring(struct cause_run *run)
 	}
 }
 
-/* Only mappings, of all that can keep memory. */
-static bool holds_only_mappings(const struct cause_run *run, const struct scan_process *process)
+static bool is_same_device(const struct scan_device *a, const struct scan_device *b)
 {
+	return a->kind == b->kind && a->minor == b->minor;
+}
+
+/* A mapping of a device that the process holds in no other way, or NULL. */
+static const struct scan_reference *only_mapping(const struct cause_run *run,
+						 const struct scan_process *process)
+{
+	const struct scan_reference *all = &run->scan->references[process->first_reference];
+
 	for (uint32_t i = 0; i < process->reference_count; i++) {
-		if (run->scan->references[process->first_reference + i].held != SCAN_MAPPING)
-			return false;
+		bool other = all[i].held != SCAN_MAPPING;
+
+		for (uint32_t j = 0; j < process->reference_count && !other; j++)
+			other = all[j].held != SCAN_MAPPING &&
+				is_same_device(&all[i].device, &all[j].device);
+		if (!other)
+			return &all[i];
 	}
-	return process->reference_count > 0;
+	return NULL;
 }
 
 void cause_mapping(struct cause_run *run)
 {
 	FOR_EACH_HOLDER(run, process)
 	{
-		const struct scan_reference *reference = reference_as(run, process, SCAN_MAPPING);
+		const struct scan_reference *reference = only_mapping(run, process);
 		struct verdict *verdict;
 
-		if (!reference || !holds_only_mappings(run, process))
+		/* What a client of its own maps is its business. */
+		if (!reference || lineage_of(run, process)->how == LINEAGE_SELF)
 			continue;
-		verdict = tell_process(run, CAUSE_MAPPING, CAUSE_CERTAIN, CAUSE_ASK, process);
+		verdict = tell_process(run, CAUSE_MAPPING, CAUSE_LIKELY, CAUSE_ASK, process);
 		tell_held(run, verdict, process, reference);
 		tell_of(run, verdict, "mappings", process->pid, "maps", "%u", reference->count);
 		tell_bytes(run, verdict, "address space", "/proc/PID/maps", reference->bytes);
-		if (!is_listed(run, process->pid)) {
-			verdict->certainty = CAUSE_LIKELY;
-			verdict->decide = "whether memory comes back when it ends: inherited "
-					  "mappings alone held none on an H200";
-		}
+		verdict->decide = "whether memory comes back when it ends: inherited mappings "
+				  "alone held none on an H200";
 		tell_remedy(run, verdict, "kill -TERM %d; if it stays: kill -KILL %d", process->pid,
 			    process->pid);
 	}

@@ -34,7 +34,7 @@ static void an_importer_grows_when_another_one_goes(void **state)
 
 	(void)state;
 	(void)scene_process(100, 1, 100, 100, "cache");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(100, 4706);
 	assert_null(scene_only(CAUSE_IPC_IMPORTER));
 	scene.input.before = &scene.before;
@@ -65,7 +65,7 @@ static void a_remote_importer_needs_a_fabric(void **state)
 	assert_true(scene_says(scene_only(CAUSE_REMOTE_IMPORTER), "IMEX channel", "open"));
 	/* Somebody here may hold it. */
 	(void)scene_process(101, 1, 101, 101, "b");
-	scene_client(0);
+	scene_client(ALONE);
 	assert_null(scene_only(CAUSE_REMOTE_IMPORTER));
 }
 
@@ -91,7 +91,7 @@ static void managed_memory_may_be_a_live_owners(void **state)
 {
 	(void)state;
 	(void)scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(100, 500);
 	assert_null(scene_only(CAUSE_MANAGED));
 	scene_unattributed(8192);
@@ -115,7 +115,7 @@ static void a_module_is_told_when_nobody_else_holds(void **state)
 	scene.scan.unseen.denied = 1;
 	assert_int_equal(scene_only(CAUSE_MODULE)->certainty, CAUSE_LIKELY);
 	(void)scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	assert_null(scene_only(CAUSE_MODULE));
 }
 
@@ -148,7 +148,7 @@ static void an_idle_owner_is_only_told(void **state)
 {
 	(void)state;
 	(void)scene_process(100, 1, 100, 100, "notebook");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(100, 8192);
 	assert_null(scene_only(CAUSE_IDLE_CACHE));
 	scene.gpu.utilization_highest_percent = 0;
@@ -215,7 +215,7 @@ static void the_holder_behind_a_recycled_pid_is_found(void **state)
 
 	(void)state;
 	(void)scene_process(5000, 1, 4711, 4711, "loader");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(4711, 512);
 	(void)scene_label(4711, AMOUNTS_YES, 'S');
 	scene_judge();
@@ -371,7 +371,7 @@ static void without_nvml_and_facts_nothing_is_invented(void **state)
 	scene_judge();
 	assert_int_equal(scene.verdicts.count, 0);
 	(void)scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_judge();
 	assert_int_equal(scene.verdicts.count, 1);
 	assert_int_equal(scene.verdicts.list[0].cause, CAUSE_LIVE_OWNER);

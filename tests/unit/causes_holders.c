@@ -17,7 +17,7 @@ static void a_listed_holder_is_a_live_owner(void **state)
 
 	(void)state;
 	(void)scene_process(70, 1, 70, 70, "train");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(70, 512);
 	verdict = scene_only(CAUSE_LIVE_OWNER);
 	assert_non_null(verdict);
@@ -39,9 +39,9 @@ static void a_child_that_shares_a_live_owners_files_is_no_orphan(void **state)
 
 	(void)state;
 	(void)scene_process(70, 1, 70, 70, "train");
-	scene_client(1);
+	scene_client(0);
 	(void)scene_process(71, 70, 71, 71, "loader");
-	scene_client(1);
+	scene_client(0);
 	scene_listed(70, 512);
 	scene_judge();
 	assert_null(scene_verdict(CAUSE_INHERITED));
@@ -59,7 +59,7 @@ static void heirs_of_one_dead_creator_are_one_finding(void **state)
 	(void)state;
 	for (int32_t i = 0; i < 24; i++) {
 		(void)scene_process(100 + i, 1, 70, 60, "loader");
-		scene_client(1);
+		scene_client(0);
 	}
 	scene_relative(60, "bash", 'S');
 	scene_listed(70, 39 * 1024);
@@ -84,11 +84,11 @@ static void an_open_file_in_common_tells_whose_heir_it_is(void **state)
 
 	(void)state;
 	(void)scene_process(100, 1, 70, 70, "first");
-	scene_client(1);
+	scene_client(0);
 	(void)scene_process(101, 1, 101, 101, "left its group");
-	scene_client(1);
+	scene_client(0);
 	(void)scene_process(102, 1, 80, 80, "of another");
-	scene_client(7);
+	scene_client(ALONE);
 	scene_listed(70, 100);
 	scene_listed(80, 100);
 	scene_judge();
@@ -103,7 +103,7 @@ static void a_guess_about_the_creator_is_told_as_one(void **state)
 {
 	(void)state;
 	(void)scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(70, 100);
 	assert_int_equal(scene_only(CAUSE_INHERITED)->certainty, CAUSE_LIKELY);
 	/* With two dead creators nothing says whose it is. */
@@ -118,7 +118,7 @@ static void an_orphan_is_told_by_its_session(void **state)
 
 	(void)state;
 	process = scene_process(100, 1, 90, 80, "engine");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(100, 512);
 	verdict = scene_only(CAUSE_ORPHAN);
 	assert_int_equal(verdict->certainty, CAUSE_LIKELY);
@@ -143,7 +143,7 @@ static void a_dead_group_leader_alone_is_no_proof(void **state)
 
 	(void)state;
 	(void)scene_process(100, 80, 90, 80, "worker");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_relative(80, "bash", 'S');
 	scene_listed(100, 512);
 	verdict = scene_only(CAUSE_ORPHAN);
@@ -165,13 +165,13 @@ static void a_job_that_ended_makes_an_orphan_certain(void **state)
 	(void)state;
 	process = scene_process(100, 1, 100, 100, "rank");
 	process->slurm_job_id = "4711";
-	scene_client(0);
+	scene_client(ALONE);
 	process = scene_process(101, 1, 101, 101, "of another job");
 	process->slurm_job_id = "4712";
-	scene_client(0);
+	scene_client(ALONE);
 	process = scene_process(102, 1, 102, 102, "of no job");
 	process->slurm_job_id = "4711x";
-	scene_client(0);
+	scene_client(ALONE);
 	assert_null(scene_only(CAUSE_ORPHAN));
 	scene.facts.jobs = jobs;
 	scene.facts.job_count = 2;
@@ -191,7 +191,7 @@ static void a_container_survivor_is_told_by_its_removed_group(void **state)
 	process = scene_process(100, 1, 100, 100, "a");
 	process->place.runtime = CGROUP_DOCKER;
 	(void)strcpy(process->place.container_id, "abc");
-	scene_client(0);
+	scene_client(ALONE);
 	assert_null(scene_only(CAUSE_CONTAINER));
 	process->place.deleted = true;
 	assert_int_equal(scene_only(CAUSE_CONTAINER)->certainty, CAUSE_CERTAIN);
@@ -285,7 +285,7 @@ static void a_killed_one_that_does_not_end_is_stuck(void **state)
 	process->state = 'D';
 	process->signals.pending = SIGNAL_BIT(SIGKILL);
 	(void)strcpy(process->wchan, "percpu_rwsem_wait");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_watched(process, SCENE_HUGE, AMOUNTS_NO);
 	assert_non_null(scene_only(CAUSE_UNKILLABLE));
 	assert_true(scene_says(scene_verdict(CAUSE_UNKILLABLE), "sleeps in", "percpu_rwsem"));
@@ -303,7 +303,7 @@ static void stopped_traced_and_frozen_are_told(void **state)
 
 	(void)state;
 	process = scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_listed(100, 1);
 	assert_null(scene_only(CAUSE_STOPPED));
 	assert_null(scene_only(CAUSE_TRACED));
@@ -355,10 +355,10 @@ static void an_mps_client_goes_through_its_server(void **state)
 	(void)state;
 	process = scene_process(100, 1, 100, 100, "a");
 	process->mps_pipe_directory = "/run/mps";
-	scene_client(0);
+	scene_client(ALONE);
 	assert_null(scene_only(CAUSE_MPS));
 	(void)scene_process(200, 1, 200, 200, "nvidia-cuda-mps-server");
-	scene_client(0);
+	scene_client(ALONE);
 	verdict = scene_only(CAUSE_MPS);
 	assert_int_equal(scene.verdicts.count, 2);
 	assert_int_equal(verdict->certainty, CAUSE_LIKELY);
@@ -377,7 +377,7 @@ static void services_are_left_alone(void **state)
 	process = scene_process(100, 1, 100, 90, "x");
 	process->exe = "/usr/bin/nvidia-persistenced";
 	(void)strcpy(process->place.unit, "nvidia-persistenced.service");
-	scene_client(0);
+	scene_client(ALONE);
 	process = scene_process(101, 1, 101, 90, "Xorg");
 	scene_holds(SCAN_FD, SCAN_MODESET);
 	scene_holds(SCAN_FD, SCAN_CONTROL);
@@ -400,7 +400,7 @@ static void a_mig_handle_is_no_ordinary_client(void **state)
 {
 	(void)state;
 	(void)scene_process(100, 1, 100, 100, "a");
-	scene_client(0);
+	scene_client(ALONE);
 	scene_holds(SCAN_FD, SCAN_CAPS);
 	assert_null(scene_only(CAUSE_MIG));
 	scene.gpu.mig = AMOUNTS_YES;
@@ -422,7 +422,7 @@ static void every_verdict_has_evidence_a_remedy_and_clean_text(void **state)
 	process->state = 'T';
 	(void)strcpy(process->wchan, "a\tb");
 	process->stack = "[<0>] f+0x1\n[<0>] g+0x2\n";
-	scene_client(0);
+	scene_client(ALONE);
 	scene_holds(SCAN_IN_FLIGHT, SCAN_GPU);
 	scene_holds(SCAN_IO_URING, SCAN_GPU);
 	scene_holds(SCAN_FD, SCAN_GDRDRV);
