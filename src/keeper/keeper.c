@@ -293,9 +293,7 @@ static void on_notify(struct loop_source *source, uint32_t events)
 	(void)events;
 	while (read(keeper->notify_fd, text, sizeof(text)) > 0)
 		continue;
-	if (is_at_its_place(keeper))
-		return;
-	keeper->hidden = true;
+	keeper->hidden = !is_at_its_place(keeper);
 	check_end(keeper);
 }
 
@@ -370,16 +368,13 @@ static void on_retry(struct loop_timer *timer)
 	let_in(keeper);
 }
 
-/* It outlives whoever started it: no terminal, no folder and no stream of theirs. */
+/* It outlives whoever started it: no terminal and no stream of theirs. */
 static void go_alone(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct rlimit limit;
 
 	(void)setsid();
-	/* A folder that stays in use is a nuisance, and no more. */
-	if (chdir("/") < 0)
-		(void)errno;
 	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
 		(void)dup2(null, fd);
 	fd_close(null);
@@ -442,6 +437,8 @@ static int set_up(struct keeper *keeper, struct gw_error *ret_error)
 	if (result < 0)
 		return result;
 	watch_place(keeper);
+	/* The folder can have been removed in between. */
+	keeper->hidden = !is_at_its_place(keeper);
 	result = take_signals(keeper);
 	if (result == 0)
 		result =
@@ -475,6 +472,10 @@ int keeper_run(const char *name)
 	/* Another one was faster: the end of the connection says so. */
 	if (result < 0 && result != -EWOULDBLOCK)
 		say_failure(&error);
+	/* Only now, since its place may have a name that begins here. A folder that stays in use is a nuisance, and no
+	 * more. */
+	if (chdir("/") < 0)
+		(void)errno;
 	if (result == 0)
 		result = loop_run(&keeper.loop);
 	/* Out of sight first: nobody is to come in while the memory goes, which takes the driver its time. */

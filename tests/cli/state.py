@@ -136,6 +136,11 @@ class State(helper.CommandLine):
         self.environment["GPUWARD_SOFT_DIR"] = first
         self.assertEqual([state["name"] for state in self.ls()], ["service"])
 
+    def test_a_machine_with_a_relative_name(self):
+        self.environment["GPUWARD_SOFT_DIR"] = os.path.relpath(self.environment["GPUWARD_SOFT_DIR"])
+        self.close(self.start("service")[0])
+        self.assertEqual(self.names(), ["service"])
+
     def keeper(self, name):
         """A keeper as a ward starts it, and the ward's end of its socket."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
