@@ -19,14 +19,12 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/soft_end.h"
 #include "common/fd.h"
 #include "linux/spawn.h"
 
 #define INSIDE_ENV     "GPUWARD_SOFT_INSIDE"
 #define KERNEL_LOG_ENV "GPUWARD_KERNEL_LOG"
-
-/* How long what the program leaves behind is waited for: it still uses the folder. */
-#define ORPHANS_NS 3000000000ULL
 
 /* A machine of our own behaves, in time too, as the one that was measured. */
 static const char own_settings[] = "# An H200, as measured.\ndelays=measured\n";
@@ -250,25 +248,6 @@ static int wait_for(const struct procref *process, int signal_fd, struct procref
 	}
 }
 
-/* Reaps what became this process's child because its parent ended: the ward of a drill that was
- * interrupted, say, which is ending its workers. */
-static void wait_for_orphans(int signal_fd)
-{
-	uint64_t deadline = now_ns() + ORPHANS_NS;
-	struct pollfd fd = {.fd = signal_fd, .events = POLLIN};
-	struct signalfd_siginfo info;
-
-	for (;;) {
-		siginfo_t end = {.si_pid = 0};
-		uint64_t now = now_ns();
-
-		if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG) < 0 || now >= deadline)
-			return;
-		if (end.si_pid == 0 && poll(&fd, 1, (int)((deadline - now) / 1000000U) + 1) == 1)
-			(void)!read(signal_fd, &info, sizeof(info));
-	}
-}
-
 static int signals_open(void)
 {
 	static const int passed[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
@@ -286,7 +265,8 @@ static int exit_code(const struct procref_end *end)
 	return end->by_signal ? 128 + end->value : end->value;
 }
 
-static int start_and_wait(const char *program, char **argv)
+/* MACHINE is the folder that ends with the program, or ""; HELPER is no child of the program's. */
+static int start_and_wait(const char *program, char **argv, const char *machine, pid_t helper)
 {
 	extern char **environ;
 	struct spawn spec = {.program = program,
@@ -316,7 +296,7 @@ static int start_and_wait(const char *program, char **argv)
 		result = result == 1 ? exit_code(&end) : CLI_FAILED;
 	}
 	spawn_done(&child);
-	wait_for_orphans(signal_fd);
+	soft_wait_for_orphans(signal_fd, machine, helper);
 	return result;
 }
 
@@ -352,7 +332,7 @@ static int run(const char *program, char **argv)
 			      strerror(-result));
 		result = CLI_FAILED;
 	} else {
-		result = start_and_wait(program, argv);
+		result = start_and_wait(program, argv, folder, tidying.pid);
 	}
 	if (folder[0])
 		remove_machine(folder);

@@ -136,6 +136,26 @@ class State(helper.CommandLine):
         self.environment["GPUWARD_SOFT_DIR"] = first
         self.assertEqual([state["name"] for state in self.ls()], ["service"])
 
+    def on_machine(self):
+        done = self.run_it("--soft", "--", HOST, "service", stdin=subprocess.DEVNULL)
+        self.assertRegex(done.stdout, r"^\d+ \d+\n$")
+        return int(done.stdout.split()[1]), done.stderr
+
+    def test_state_of_a_machine_that_ends_goes_with_it(self):
+        del self.environment["GPUWARD_SOFT_DIR"]
+        for _ in range(2):
+            epoch, words = self.on_machine()
+            self.assertEqual(epoch, 0)
+            self.assertEqual(words.count("has ended with the emulated machine"), 1)
+            self.assertEqual(helper.processes_with(self.runtime), [])
+            self.assertEqual(os.listdir(self.runtime), [])
+
+    def test_state_of_a_machine_that_stays_is_kept(self):
+        for expected in range(2):
+            epoch, words = self.on_machine()
+            self.assertEqual(epoch, expected)
+            self.assertNotIn("has ended", words)
+
     def test_a_machine_with_a_relative_name(self):
         self.environment["GPUWARD_SOFT_DIR"] = os.path.relpath(self.environment["GPUWARD_SOFT_DIR"])
         self.close(self.start("service")[0])
