@@ -86,7 +86,7 @@ struct ps_row {
 	uint32_t process; /* into scan.processes; ACCOUNT_NONE */
 	uint32_t line;	  /* into accounting.lines, which it comes from; ACCOUNT_NONE */
 	uint64_t bytes;	  /* GW_UNKNOWN */
-	bool shared;	  /* its group's memory stands in the row of the group's first process */
+	bool shared;	  /* it holds the same as another row of its group, which has the bytes */
 };
 
 struct ps_rows {

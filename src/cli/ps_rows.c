@@ -123,7 +123,36 @@ static bool is_first_of_group(const struct share *share, uint32_t process)
 	return true;
 }
 
-/* The rows of PROCESS where memory is charged to it, or to the dead creator of its group's open files. */
+static bool has_own_line(const struct accounting *accounting, uint32_t process)
+{
+	for (uint32_t i = 0; i < accounting->line_count; i++) {
+		if (accounting->lines[i].owner == ACCOUNT_HOLDER &&
+		    accounting->lines[i].process == process)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does PROCESS hold the memory of LINE? *RET_SHARED: and another row has its bytes. OWN is whether it is charged for
+ * some itself: then it does not hold that of others in its group.
+ */
+static bool holds_line(const struct share *share, uint32_t process, bool own,
+		       const struct account_line *line, bool *ret_shared)
+{
+	*ret_shared = false;
+	if (line->owner == ACCOUNT_SHARED) {
+		*ret_shared = !is_first_of_group(share, process);
+		return line->group == share->group[process];
+	}
+	if (line->owner != ACCOUNT_HOLDER)
+		return false;
+	*ret_shared = line->process != process;
+	return line->process == process ||
+	       (!own && share->group[line->process] == share->group[process]);
+}
+
+/* The rows of PROCESS where memory is charged to it, or to whoever made its group's open files, dead or alive. */
 static void add_process(struct making *making, uint32_t process)
 {
 	const struct accounting *accounting = &making->view->accounting;
@@ -131,19 +160,18 @@ static void add_process(struct making *making, uint32_t process)
 	struct ps_row row = {
 		.gpu = ACCOUNT_NONE, .process = process, .line = ACCOUNT_NONE, .bytes = GW_UNKNOWN};
 	struct ps_row bare = row;
+	bool own = has_own_line(accounting, process);
 	bool has_this_gpu = false;
 	bool ignored;
 	bool any = false;
 
 	for (uint32_t i = 0; i < accounting->line_count; i++) {
 		const struct account_line *line = &accounting->lines[i];
-		bool left = line->owner == ACCOUNT_SHARED && line->group == share->group[process];
 
-		if (!left && (line->owner != ACCOUNT_HOLDER || line->process != process))
+		if (!holds_line(share, process, own, line, &row.shared))
 			continue;
 		row.gpu = line->gpu;
 		row.line = i;
-		row.shared = left && !is_first_of_group(share, process);
 		row.bytes = row.shared ? GW_UNKNOWN : line->used_bytes;
 		has_this_gpu |= making->options->gpu && row.gpu == making->gpu.gpu;
 		any = true;

@@ -157,9 +157,23 @@ static uint32_t next_root(const struct tree *tree, uint32_t group, bool any)
 	return ACCOUNT_NONE;
 }
 
+/* A line that stands above several roots, so that it is seen that they belong together. */
+static bool print_head(const struct tree *tree, uint32_t group)
+{
+	uint32_t roots = 0;
+
+	if (print_dead(tree, group) > 0)
+		return true;
+	for (uint32_t i = 0; i < tree->view->scan.process_count; i++)
+		roots += tree->shown[i] && group_of(tree, i) == group && is_root(tree, i);
+	if (roots > 1)
+		(void)puts("(these share open files; who made them is not known)");
+	return roots > 1;
+}
+
 static void print_group(struct tree *tree, uint32_t group)
 {
-	bool dead = print_dead(tree, group) > 0;
+	bool head = print_head(tree, group);
 	uint32_t root = next_root(tree, group, false);
 
 	while (root != ACCOUNT_NONE || (root = next_root(tree, group, true)) != ACCOUNT_NONE) {
@@ -167,10 +181,10 @@ static void print_group(struct tree *tree, uint32_t group)
 
 		tree->printed[root] = true;
 		next = next_root(tree, group, false);
-		if (dead)
+		if (head)
 			(void)fputs(branch(tree, next == ACCOUNT_NONE), stdout);
 		print_process(tree, root, true);
-		print_below(tree, root, dead ? trunk(tree, next == ACCOUNT_NONE) : "");
+		print_below(tree, root, head ? trunk(tree, next == ACCOUNT_NONE) : "");
 		root = next;
 	}
 }

@@ -19,7 +19,7 @@
 int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps_view *ret_view,
 		 struct gw_error *ret_error)
 {
-	struct scan_options options = {.deadline_ns = deadline_ns / 2};
+	struct scan_options options = {.deadline_ns = deadline_ns / 5 * 4};
 	struct ps_view view = {0};
 	uint64_t until_ns = after_ns(deadline_ns);
 	uint64_t now;

@@ -47,7 +47,7 @@ class Ps(helper.CommandLine):
         """Starts a holder. Returns the process, and the pids of its children."""
         holder = subprocess.Popen([HOLDER, str(mib), str(children), *words],  # pylint: disable=R1732
                                   env={**self.environment, **environment}, text=True, stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE)
+                                  stdout=subprocess.PIPE, start_new_session=True)
         self.holders.append(holder)
         pids = [int(word) for word in holder.stdout.readline().split()]
         holder.stdout.close()
@@ -120,7 +120,7 @@ class Ps(helper.CommandLine):
         self.assertEqual([row["bytes"] for row in view["rows"]], [before["bytes"], None, None])
         text = self.text()
         self.assertRegex(text, rf"(?m)^pid {holder.pid} is dead; its .* MiB on GPU 0 are held by 3 processes with its "
-                               rf"open files: {', '.join(map(str, sorted(children)))} \(nobody else can hold them\)$")
+                               rf"open files: {', '.join(map(str, sorted(children)))} \(they are of its process group or session\)$")
         self.assertEqual(text.count("shared"), 2)
         # The number that nvidia-smi shows leads to those who hold it.
         self.assertEqual(self.pids("--pid", str(holder.pid)), sorted(children))
@@ -135,6 +135,10 @@ class Ps(helper.CommandLine):
         self.assertRegex(tree, rf"(?m)^{holder.pid}  .*MiB .*\(parent {os.getpid()} ")
         self.assertRegex(tree, rf"(?m)^\|- {min(children)}  -  ")
         self.assertRegex(tree, rf"(?m)^`- {max(children)}  -  ")
+        rows = {row["pid"]: (row["bytes"] is None, row["shared"], row["creator_pid"]) for row in self.ps()["rows"]}
+        self.assertEqual(rows, {holder.pid: (False, False, holder.pid),
+                                **{child: (True, True, holder.pid) for child in children}})
+        self.assertEqual(self.pids("--unattributed"), [])
 
     def test_two_clients_share_nothing(self):
         one, _ = self.hold(1, 0)
@@ -181,14 +185,13 @@ class Ps(helper.CommandLine):
     def test_a_driver_that_hangs_takes_away_amounts_alone(self):
         holder, _ = self.hold(64, 0)
         self.settings("devices=2", "nvml_hang=1")
-        view = self.ps("--deadline", "1", status=4)
+        view = self.ps("--deadline", "4", status=4)
         self.assertEqual(view["nvml"]["answer"], "hung")
         row, = view["rows"]
         self.assertEqual((row["pid"], row["gpu"], row["bytes"]), (holder.pid, None, None))
-        text = self.text("--deadline", "1", status=4)
+        text = self.text("--deadline", "4", "--gpu", "0", status=4)
         self.assertRegex(text, rf"(?m)^nvidia0-1 +{holder.pid} +- ")
         self.assertRegex(text, r"(?m)^amounts of memory are not known: driver does not answer \(")
-        self.assertEqual(self.pids("--deadline", "1", "--gpu", "0", status=4), [holder.pid])
         self.settings("devices=2")
 
     def test_without_nvml_the_kernels_side_is_shown(self):
