@@ -88,7 +88,7 @@ static void copy(const struct part *part, char *to, size_t bytes)
 static void set_container(struct cgroup_place *place, enum cgroup_runtime runtime,
 			  const struct part *id)
 {
-	if (id->length == 0)
+	if (id->length == 0 || id->text[0] == '\0')
 		return;
 	place->runtime = runtime;
 	copy(id, place->container_id, sizeof(place->container_id));
