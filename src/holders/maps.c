@@ -110,12 +110,12 @@ static bool by_map_files(struct look *look, const struct mapping *mapping, struc
 	return statx(look->folder, name, LOOK_STATX_FLAGS, STATX_TYPE | STATX_INO, ret_file) == 0;
 }
 
-static bool by_path(struct look *look, const struct mapping *mapping, struct statx *ret_file)
+static bool by_path(struct look *look, const struct mapping *mapping, const char *path,
+		    struct statx *ret_file)
 {
 	char name[4096 + 8];
 
-	if (mapping->path[0] != '/' ||
-	    snprintf(name, sizeof(name), "root%s", mapping->path) >= (int)sizeof(name) ||
+	if (path[0] != '/' || snprintf(name, sizeof(name), "root%s", path) >= (int)sizeof(name) ||
 	    statx(look->folder, name, LOOK_STATX_FLAGS | AT_SYMLINK_NOFOLLOW,
 		  STATX_TYPE | STATX_INO, ret_file) < 0)
 		return false;
@@ -143,8 +143,9 @@ static void count_unsure(struct look *look, const char *path)
 	look->unseen.needs_checkpoint = true;
 }
 
-/* The path of MAPPING, which is asked for where it is not known yet; "" if that fails. */
-static void find_path(struct maps *maps, struct mapping *mapping, char *room, size_t bytes)
+/* The path of MAPPING, for which ROOM is where it is asked for; "" if that fails. */
+static const char *find_path(const struct maps *maps, const struct mapping *mapping, char *room,
+			     size_t bytes)
 {
 	struct query query = {.size = sizeof(query),
 			      .flags = QUERY_OF_A_FILE,
@@ -153,18 +154,18 @@ static void find_path(struct maps *maps, struct mapping *mapping, char *room, si
 			      .name_bytes = (uint32_t)bytes};
 
 	if (mapping->path)
-		return;
-	room[0] = '\0';
+		return mapping->path;
 	if (ioctl(maps->fd, QUERY, &query) < 0 || query.start != mapping->start)
-		room[0] = '\0';
-	mapping->path = room;
+		return "";
+	return room;
 }
 
-static void identify(struct look *look, struct maps *maps, struct mapping *mapping,
+static void identify(struct look *look, const struct maps *maps, const struct mapping *mapping,
 		     struct look_known *known)
 {
-	char path[4096] = "";
 	struct statx file = {0};
+	const char *path = "";
+	char room[4096] = "";
 	bool seen;
 
 	*known = (struct look_known){.file = mapping->file, .used = true};
@@ -174,18 +175,18 @@ static void identify(struct look *look, struct maps *maps, struct mapping *mappi
 	}
 	seen = by_map_files(look, mapping, &file);
 	if (!seen || (file.stx_mode & S_IFMT) == 0) {
-		find_path(maps, mapping, path, sizeof(path));
-		known->is_ring = strcmp(mapping->path, "anon_inode:[io_uring]") == 0;
-		seen = seen || by_path(look, mapping, &file);
+		path = find_path(maps, mapping, room, sizeof(room));
+		known->is_ring = strcmp(path, "anon_inode:[io_uring]") == 0;
+		seen = seen || by_path(look, mapping, path, &file);
 	}
 	if (seen)
 		known->is_device =
 			device_find(look->devices, &file, &known->device, &known->other_node);
 	else
-		count_unsure(look, mapping->path);
+		count_unsure(look, path);
 }
 
-static void look_at_mapping(struct look *look, struct maps *maps, struct mapping *mapping)
+static void look_at_mapping(struct look *look, struct maps *maps, const struct mapping *mapping)
 {
 	struct look_known *known = known_of(look, &mapping->file);
 	struct scan_reference reference = {

@@ -6,6 +6,7 @@
  * Read next: look.h, scan.h for the meaning of each field.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,41 +132,43 @@ static void parse_uid(const char *text, struct scan_process *process)
 	process->effective_uid = (int32_t)strtol(end, &end, 10);
 }
 
-/* Where the value of KEY goes that is a size or a set of signals; NULL for another key. */
-static uint64_t *find_number(struct scan_process *process, const char *line, bool *ret_mask)
+/* Lines whose value is a size or a set of signals. */
+struct number_line {
+	const char *key;
+	size_t offset; /* of struct scan_process */
+	bool mask;
+};
+
+/* The one that LINE is, or NULL. */
+static const struct number_line *find_number_line(const char *line)
 {
-	const struct {
-		const char *key;
-		uint64_t *number;
-		bool mask;
-	} known[] = {
-		{"VmRSS:", &process->rss_bytes, false},
-		{"VmPin:", &process->pinned_bytes, false},
-		{"VmLck:", &process->locked_bytes, false},
-		{"SigPnd:", &process->signals.pending_thread, true},
-		{"ShdPnd:", &process->signals.pending, true},
-		{"SigBlk:", &process->signals.blocked, true},
-		{"SigIgn:", &process->signals.ignored, true},
-		{"SigCgt:", &process->signals.caught, true},
+	static const struct number_line known[] = {
+		{"VmRSS:", offsetof(struct scan_process, rss_bytes), false},
+		{"VmPin:", offsetof(struct scan_process, pinned_bytes), false},
+		{"VmLck:", offsetof(struct scan_process, locked_bytes), false},
+		{"SigPnd:", offsetof(struct scan_process, signals.pending_thread), true},
+		{"ShdPnd:", offsetof(struct scan_process, signals.pending), true},
+		{"SigBlk:", offsetof(struct scan_process, signals.blocked), true},
+		{"SigIgn:", offsetof(struct scan_process, signals.ignored), true},
+		{"SigCgt:", offsetof(struct scan_process, signals.caught), true},
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (strncmp(line, known[i].key, strlen(known[i].key)) != 0)
-			continue;
-		*ret_mask = known[i].mask;
-		return known[i].number;
+		if (strncmp(line, known[i].key, strlen(known[i].key)) == 0)
+			return &known[i];
 	}
 	return NULL;
 }
 
 static void parse_line(const char *line, const char *value, struct scan_process *process)
 {
-	bool mask = false;
-	uint64_t *number = find_number(process, line, &mask);
+	const struct number_line *number = find_number_line(line);
+	uint64_t result;
 
-	if (number)
-		*number = mask ? parse_mask(value) : parse_kib(value);
-	else if (strncmp(line, "Uid:", 4) == 0)
+	if (number) {
+		result = number->mask ? parse_mask(value) : parse_kib(value);
+		memcpy((char *)process + number->offset, &result, sizeof(result));
+	} else if (strncmp(line, "Uid:", 4) == 0)
 		parse_uid(value, process);
 	else if (strncmp(line, "TracerPid:", 10) == 0)
 		process->tracer_pid = (int32_t)strtol(value, NULL, 10);

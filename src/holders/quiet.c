@@ -15,7 +15,7 @@
 
 #include "common/fd.h"
 
-#define ANSWER_BYTES 65536
+#define ANSWER_BYTES 32768
 #define TCP_STATE(n) (1U << (n))
 #define ESTABLISHED  1
 
@@ -138,16 +138,16 @@ static int ascending(const void *a, const void *b)
 void quiet_read(struct quiet *quiet)
 {
 	cleanup_fd int socket_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	cleanup_free char *answer = malloc(ANSWER_BYTES);
+	_Alignas(struct nlmsghdr) char answer[ANSWER_BYTES];
 	uint32_t room = 0;
 	ssize_t got;
 
 	*quiet = (struct quiet){0};
 	read_anonymous(quiet);
-	if (socket_fd < 0 || !answer || !ask(socket_fd))
+	if (socket_fd < 0 || !ask(socket_fd))
 		return;
 	/* The kernel answers in the call itself, so there is nothing to wait for. */
-	while ((got = recv(socket_fd, answer, ANSWER_BYTES, MSG_DONTWAIT)) > 0) {
+	while ((got = recv(socket_fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0) {
 		if (!take_answer(quiet, &room, answer, (size_t)got))
 			break;
 	}
