@@ -120,8 +120,40 @@ class Bench(unittest.TestCase):
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(arguments[0], done.stderr)
 
+    def test_scan(self):
+        done = subprocess.run([os.path.join(BENCH, "scan"), "--processes", "60", "--descriptors", "4", "--holders", "20",
+                               "--churners", "1", "--rounds", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, timeout=50, check=False)
+        if done.returncode == 77:
+            self.skipTest(done.stdout.strip())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("scan", "scan, one thread", "scan, without details", "scan, without mappings"):
+            (row,) = self.rows(done.stdout, name)
+            median, least, most, missed, false = row[:5]
+            self.assertTrue(0 < least <= median <= most, name)
+            self.assertEqual((missed, false), (0, 0), name)
+
+    def test_proc_crowd(self):
+        with subprocess.Popen([os.path.join(BENCH, "proc_crowd"), "--device", "/dev/full", "--processes", "20",
+                               "--descriptors", "3", "--holders", "7"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True) as crowd:
+            text = ""
+            while not text.endswith("]}\n"):
+                text += crowd.stdout.readline()
+            truth = json.loads(text)
+            self.assertEqual(truth["processes"], 20)
+            self.assertEqual(len(truth["holders"]), 7)
+            pids = [holder["pid"] for holder in truth["holders"]]
+            for holder in truth["holders"]:
+                self.assertTrue(os.path.exists(f"/proc/{holder['pid']}"), holder)
+                if holder["kind"] == "fd":
+                    self.assertEqual(os.readlink(f"/proc/{holder['pid']}/fd/{holder['fd']}"), "/dev/full")
+            crowd.stdin.close()
+            self.assertEqual(crowd.wait(timeout=20), 0)
+        self.assertFalse([pid for pid in pids if os.path.exists(f"/proc/{pid}")])
+
     def test_usage(self):
-        for name in ("roundtrip", "pipeline", "idle", "cold", "pinned", "failover"):
+        for name in ("roundtrip", "pipeline", "idle", "cold", "pinned", "failover", "scan", "proc_crowd"):
             for arguments in (["--nonsense", "1"], ["--rounds"], ["--rounds", "x"], ["--repeat", "-1"]):
                 done = subprocess.run([os.path.join(BENCH, name), *arguments], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, timeout=10, check=False)
