@@ -85,6 +85,26 @@ bool keep_place_name_is_good(const char *name)
 	return true;
 }
 
+void keep_place_quote(const char *name, char text[KEEP_QUOTED_MAX])
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "._-+:@%,=";
+	char *to = text;
+
+	if (name[0] != '-' && name[strspn(name, plain)] == '\0') {
+		(void)strcpy(text, name);
+		return;
+	}
+	to = stpcpy(to, name[0] == '-' ? "-- '" : "'");
+	for (; *name; name++) {
+		if (*name == '\'')
+			to = stpcpy(to, "'\\''");
+		else
+			*to++ = *name;
+	}
+	(void)strcpy(to, "'");
+}
+
 void keep_place_file(const char *name, const char *end, char file[KEEP_FILE_MAX])
 {
 	(void)snprintf(file, KEEP_FILE_MAX, "%.63s%s", name, end);

@@ -32,6 +32,11 @@ int keep_place_open(bool make, struct gw_error *ret_error);
 /* Whether NAME can be the name of state: as in gw_pool_options.state_name. */
 bool keep_place_name_is_good(const char *name);
 
+/* Writes NAME, which is good, as `gpuward state` takes it in a shell: as it is, or where that would be an option or
+ * mean something to the shell, quoted. */
+#define KEEP_QUOTED_MAX (4 * GW_NAME_MAX + 8)
+void keep_place_quote(const char *name, char text[KEEP_QUOTED_MAX]);
+
 /* Writes NAME with END behind it. NAME is good. */
 void keep_place_file(const char *name, const char *end, char file[KEEP_FILE_MAX]);
 

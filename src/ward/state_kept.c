@@ -7,6 +7,7 @@
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "common/keep_place.h"
 #include "ward/keep.h"
 
 static uint32_t place_of(const struct state *state, const struct state_piece *piece)
@@ -130,12 +131,15 @@ void state_kept_disown(struct state *state, const struct state_piece *piece)
 int state_kept_explain(const struct state *state, const struct state_piece *piece,
 		       struct gw_error *ret_error)
 {
+	char name[KEEP_QUOTED_MAX];
+
 	if (!piece->kept)
 		return 0;
+	keep_place_quote(keep_name(state->keep), name);
 	return err_own(ret_error, -ESTALE,
 		       "state '%s' of another GPU or driver instance cannot be mapped (keeper pid "
 		       "%d): drop it with `gpuward state rm %s`",
-		       piece->name, keep_pid(state->keep), keep_name(state->keep));
+		       piece->name, keep_pid(state->keep), name);
 }
 
 bool state_kept_drop(struct state *state, const struct state_piece *piece)

@@ -35,7 +35,7 @@ class State(helper.CommandLine):
             self.close(host)
         if os.path.isdir(self.place):
             for name in self.names():
-                self.assertEqual(self.run_it("state", "rm", name).returncode, 0)
+                self.assertEqual(self.run_it("state", "rm", "--", name).returncode, 0)
             self.wait_for(lambda: os.listdir(self.place) == [], "a keeper that holds nothing stays")
             os.rmdir(self.place)
         self.wait_for(lambda: helper.processes_with(self.runtime) == [], "processes stay")
@@ -120,6 +120,20 @@ class State(helper.CommandLine):
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
             self.close(host)
+
+    def test_odd_names_are_names_and_nothing_else(self):
+        for name in (".", "..", "...", "-rf", "--json", "--version", "$(id)", "`id`", "*", "~", "%s%n", "a.lock", "a.state",
+                     "'", '"', "\\", ";", "x" * 63):
+            with self.subTest(name=name):
+                self.close(self.start(name)[0])
+                self.assertEqual(self.names(), [name])
+                state, = self.ls("--", name)
+                self.assertEqual((state["name"], len(state["pieces"])), (name, 2))
+                self.assertIn(f"\n{name} ", self.run_it("state", "ls").stdout)
+                self.assertEqual(self.run_it("state", "keep", "--for", "1h", "--", name).returncode, 0)
+                done = self.run_it("state", "rm", "--", name)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+                self.wait_for(lambda: not os.listdir(self.place), "the keeper stays")
 
     def test_each_emulated_machine_has_its_own_state(self):
         first = self.environment["GPUWARD_SOFT_DIR"]

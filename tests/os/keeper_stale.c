@@ -29,9 +29,9 @@
 	}
 
 /* A sealed piece and a mutable one, kept when the machine begins anew. Returns the keeper's pid. */
-static int32_t leave_stale_state(void)
+static int32_t leave_stale_state(const char *name)
 {
-	struct gw_pool *pool = keeper_pool("service", 0);
+	struct gw_pool *pool = keeper_pool(name, 0);
 	struct keeper_view view;
 
 	(void)state_run(pool,
@@ -40,7 +40,7 @@ static int32_t leave_stale_state(void)
 			    {OP_CREATE, GW_STATE_MUTABLE, .bytes = MIB, .name = "cache"},
 			    {OP_FILL_NEXT, .name = "cache"}, {OP_COMMIT}));
 	gw_pool_close(pool);
-	assert_true(keeper_look("service", &view));
+	assert_true(keeper_look(name, &view));
 	soft_reset();
 	return view.welcome.keeper_pid;
 }
@@ -79,7 +79,7 @@ static void a_pool_lives_with_state_of_before_a_reset(void **state)
 
 	(void)state;
 	keeper_world(NULL);
-	keeper = leave_stale_state();
+	keeper = leave_stale_state("service");
 	pool = keeper_pool("service", 0);
 	worker = ask_in_vain(pool, keeper);
 	assert_int_equal(ask_in_vain(pool, keeper), worker);
@@ -95,7 +95,7 @@ static void a_function_can_make_stale_state_anew(void **state)
 
 	(void)state;
 	keeper_world(NULL);
-	(void)leave_stale_state();
+	(void)leave_stale_state("service");
 	pool = keeper_pool("service", 0);
 	(void)state_run(pool,
 			OPS({OP_MAP, GW_STATE_READ, .expect = -ESTALE, .name = "weights"},
@@ -118,13 +118,35 @@ static void a_standby_lives_with_state_of_before_a_reset(void **state)
 
 	(void)state;
 	keeper_world(NULL);
-	keeper = leave_stale_state();
+	keeper = leave_stale_state("service");
 	pool = keeper_pool_hot("service");
 	state_wait_hot(pool);
 	state_replace_worker(pool, 0);
 	(void)ask_in_vain(pool, keeper);
 	assert_int_equal(state_stat_of(pool).recoveries, 1);
 	gw_pool_close(pool);
+	keeper_world_done();
+}
+
+static void the_way_out_is_safe_to_paste(void **state)
+{
+	static const char *const names[][2] = {{"$(id)", "rm '$(id)'"},
+					       {"-rf", "rm -- '-rf'"},
+					       {"it's", "rm 'it'\\''s'"},
+					       {"llm-7b.eu_1", "rm llm-7b.eu_1"}};
+	struct state_report report;
+	struct gw_pool *pool;
+
+	(void)state;
+	keeper_world(NULL);
+	for (size_t i = 0; i < 4; i++) {
+		(void)leave_stale_state(names[i][0]);
+		pool = keeper_pool(names[i][0], 0);
+		report = state_run(
+			pool, OPS({OP_MAP, GW_STATE_READ, .expect = -ESTALE, .name = "weights"}));
+		assert_non_null(strstr(report.ops[0].error.msg, names[i][1]));
+		gw_pool_close(pool);
+	}
 	keeper_world_done();
 }
 
@@ -136,7 +158,7 @@ static void a_pool_whose_prepare_needs_stale_state_says_so(void **state)
 
 	(void)state;
 	keeper_world(NULL);
-	keeper = leave_stale_state();
+	keeper = leave_stale_state("service");
 	assert_int_equal(setenv(STATE_PREPARE_ENV, "weights", 1), 0);
 	assert_int_equal(keeper_try_pool("service", 0, &pool, &error), GW_EPOOLFAILED);
 	expect_way_out(error.msg, "weights", keeper);
@@ -155,6 +177,7 @@ int main(int argc, char **argv)
 		world_test(a_pool_lives_with_state_of_before_a_reset),
 		world_test(a_function_can_make_stale_state_anew),
 		world_test(a_standby_lives_with_state_of_before_a_reset),
+		world_test(the_way_out_is_safe_to_paste),
 		world_test(a_pool_whose_prepare_needs_stale_state_says_so),
 	};
 
