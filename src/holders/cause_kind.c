@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What sort of program a holder is: MPS, a daemon of the system, a display, or somebody's work.
+ * What sort of program a holder is: MPS, a daemon of the system or a monitor, a display, or somebody's work.
  *
  * Names can be chosen by anybody, so these are reasons to leave a process alone, and never to end one.
  * Read next: cause_run.h.
@@ -27,6 +27,11 @@ static const char *const daemon_names[] = {
 	"nvidia-mig-manager",
 	"gpu-feature-discovery",
 	"nvlsm",
+	/* Monitors: they ask NVML, and have its devices open. */
+	"gpuward-probe",
+	"nvidia-smi",
+	"nvtop",
+	"dcgmi",
 	NULL,
 };
 

@@ -107,10 +107,10 @@ static void link_the_rest(struct cause_run *run, int32_t creator)
 	{
 		struct lineage *lineage = &run->lineages[process - run->scan->processes];
 
-		/* A process with nvidiactl alone has exported memory, or asks NVML. */
+		/* Whoever asks NVML has the devices too, but not UVM; and a descriptor of exported memory is one of
+		 * nvidiactl. */
 		if (lineage->how == LINEAGE_UNKNOWN && is_candidate(run, process) &&
-		    !is_ending(process) &&
-		    (holds_kind(run, process, SCAN_UVM) || holds_kind(run, process, SCAN_GPU)))
+		    !is_ending(process) && holds_kind(run, process, SCAN_UVM))
 			set(lineage, LINEAGE_REST, creator, true);
 	}
 }
