@@ -4,6 +4,7 @@
  *
  *	ps_options.c	the command line
  *	ps_view.c	one look: scan, amounts, and the two joined
+ *	ps_cause.c	why
  *	ps_rows.c	what is shown of it: filters and order
  *	ps_text.c	a row's cells; the only way for other processes' texts to the terminal
  *	ps_print.c, ps_tree.c, ps_json.c
@@ -22,6 +23,7 @@
 #include "cli/out.h"
 #include "holders/accounting.h"
 #include "holders/amounts.h"
+#include "holders/cause.h"
 #include "holders/scan.h"
 
 enum ps_key {
@@ -47,6 +49,7 @@ struct ps_options {
 	int32_t pid;	 /* 0: all */
 	const char *job;
 	const char *container;
+	enum cause cause; /* CAUSE_NONE: all */
 	bool unattributed;
 };
 
@@ -59,12 +62,16 @@ struct ps_view {
 	struct scan scan;
 	struct amounts amounts;
 	struct accounting accounting;
+	struct verdicts verdicts;
 };
 
 /* Takes it, within DEADLINE_NS and half a second. Returns 0 and *RET_VIEW, for ps_view_done(); or why not. */
 int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps_view *ret_view,
 		 struct gw_error *ret_error);
 void ps_view_done(struct ps_view *view);
+
+/* Its last step: fills view->verdicts. Returns 0 or -ENOMEM. */
+int ps_find_causes(struct ps_view *view, struct gw_error *ret_error);
 
 /* A GPU as the user names it. */
 struct ps_gpu {
@@ -115,6 +122,16 @@ int32_t ps_uid(const struct ps_view *view, const struct ps_row *row);
 uint64_t ps_start(const struct ps_view *view, const struct ps_row *row);
 /* The user NAME by /etc/passwd alone: a directory service may hang. Returns -1 where it is not there. */
 int32_t ps_find_user(const char *name);
+
+/* The cause that says most about a row; NULL. And whether VERDICT is about it. */
+const struct verdict *ps_verdict(const struct ps_view *view, const struct ps_row *row);
+bool ps_is_about(const struct ps_view *view, const struct ps_row *row,
+		 const struct verdict *verdict);
+void ps_text_cause(const struct ps_view *view, const struct ps_row *row, char *text);
+/* Whether VERDICT is about GPU (into amounts.gpus) as a whole. */
+bool ps_is_about_gpu(const struct verdict *verdict, uint32_t gpu);
+/* Those, a line each, if it is not normal. */
+void ps_print_gpu_causes(const struct ps_view *view, uint32_t gpu);
 
 /* For JSON: "holder", "shared", "dead" ... */
 const char *ps_owner_id(enum account_owner owner);

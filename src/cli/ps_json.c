@@ -55,7 +55,28 @@ static const char *answer_id(enum amounts_answer answer)
 	return ids[answer];
 }
 
+static json_t *cause_object(const struct verdict *verdict)
+{
+	return json_pack("{s:s, s:s, s:s}", "id", cause_id(verdict->cause), "name",
+			 cause_name(verdict->cause), "certainty",
+			 cause_certainty_name(verdict->certainty));
+}
+
 /* ---- GPUs ---- */
+
+/* What is told of the GPU as a whole. */
+static json_t *gpu_causes(const struct ps_view *view, uint32_t gpu)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < view->verdicts.count; i++) {
+		const struct verdict *verdict = &view->verdicts.list[i];
+
+		if (ps_is_about_gpu(verdict, gpu))
+			(void)json_array_append_new(array, cause_object(verdict));
+	}
+	return array;
+}
 
 static json_t *gpu_object(const struct amounts_gpu *gpu)
 {
@@ -72,12 +93,16 @@ static json_t *gpu_object(const struct amounts_gpu *gpu)
 			 (int)gpu->processes_left_out);
 }
 
-static json_t *gpus(const struct amounts *amounts)
+static json_t *gpus(const struct ps_view *view)
 {
 	json_t *array = json_array();
 
-	for (uint32_t i = 0; i < amounts->gpu_count; i++)
-		(void)json_array_append_new(array, gpu_object(&amounts->gpus[i]));
+	for (uint32_t i = 0; i < view->amounts.gpu_count; i++) {
+		json_t *object = gpu_object(&view->amounts.gpus[i]);
+
+		(void)json_object_set_new(object, "causes", gpu_causes(view, i));
+		(void)json_array_append_new(array, object);
+	}
 	return array;
 }
 
@@ -134,6 +159,17 @@ static const char *owner_of(const struct ps_view *view, const struct ps_row *row
 					 : ps_owner_id(view->accounting.lines[row->line].owner);
 }
 
+static json_t *causes(const struct ps_view *view, const struct ps_row *row)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < view->verdicts.count; i++) {
+		if (ps_is_about(view, row, &view->verdicts.list[i]))
+			(void)json_array_append_new(array, cause_object(&view->verdicts.list[i]));
+	}
+	return array;
+}
+
 static json_t *row_object(const struct ps_view *view, const struct ps_row *row)
 {
 	const struct account_line *line =
@@ -141,17 +177,19 @@ static json_t *row_object(const struct ps_view *view, const struct ps_row *row)
 	int32_t pid = row->process == ACCOUNT_NONE ? line ? line->pid : -1
 						   : view->scan.processes[row->process].pid;
 	char state[OUT_CELL_MAX];
+	const struct verdict *verdict = ps_verdict(view, row);
 	json_t *object;
 
 	ps_text_state(view, row, state);
 	object = json_pack(
-		"{s:i, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:s}", "pid", pid, "owner",
+		"{s:i, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:s, s:o, s:o}", "pid", pid, "owner",
 		owner_of(view, row), "gpu",
 		row->gpu == ACCOUNT_NONE ? json_null()
 					 : json_integer(view->amounts.gpus[row->gpu].index),
 		"bytes", number(row->bytes), "shared", row->shared, "creator_pid",
 		line ? json_integer(line->pid) : json_null(), "uid", known(ps_uid(view, row)),
-		"start_ticks", number(ps_start(view, row)), "state", state);
+		"start_ticks", number(ps_start(view, row)), "state", state, "cause",
+		text(verdict ? cause_name(verdict->cause) : NULL), "causes", causes(view, row));
 	if (object && row->process != ACCOUNT_NONE)
 		add_process(object, view, row->process);
 	return object;
@@ -195,7 +233,7 @@ int ps_json(const struct ps_view *view, const struct ps_rows *rows, bool compact
 		"{s:i, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "schema", 1, "emulated",
 		scan->emulated, "boot_id", text(scan->boot_id), "ticks_per_second",
 		number(scan->ticks_per_second), "now_ticks", number(scan->now_ticks), "nvml",
-		nvml(&view->amounts), "gpus", gpus(&view->amounts), "rows", row_array(view, rows),
+		nvml(&view->amounts), "gpus", gpus(view), "rows", row_array(view, rows),
 		"groups_complete", !view->accounting.share.incomplete, "processes_looked_at",
 		number(scan->processes_looked_at), "unseen", unseen(scan));
 	int result = root && json_dumpf(root, stdout, compact ? JSON_COMPACT : JSON_INDENT(2)) == 0

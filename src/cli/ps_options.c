@@ -25,6 +25,7 @@ enum {
 	OPTION_PID,
 	OPTION_JOB,
 	OPTION_CONTAINER,
+	OPTION_CAUSE,
 	OPTION_UNATTRIBUTED,
 };
 
@@ -38,6 +39,7 @@ void ps_help(void)
 		"  --pid PID            only this process; of a dead one: who holds its memory\n"
 		"  --job ID             only of this Slurm or PBS job\n"
 		"  --container ID       only of this container or pod; the first digits are enough\n"
+		"  --cause CAUSE        only of this cause: its name or number, see gpuward-ps(1)\n"
 		"  --unattributed       only holders that are charged for no memory: what is charged to\n"
 		"                       nobody may be theirs\n"
 		"  --sort KEY           gpu, pid, memory, user, age or command; -KEY turns it round\n"
@@ -175,6 +177,9 @@ static int take(struct ps_options *options, int option, const char *word)
 		return take_text("--job: no job:", optarg, &options->job);
 	case OPTION_CONTAINER:
 		return take_text("--container: no container:", optarg, &options->container);
+	case OPTION_CAUSE:
+		options->cause = cause_by_name(optarg);
+		return options->cause != CAUSE_NONE ? CLI_OK : usage("--cause: no cause:", optarg);
 	case OPTION_UNATTRIBUTED:
 		options->unattributed = true;
 		return CLI_OK;
@@ -217,6 +222,7 @@ int ps_parse(int argc, char **argv, struct ps_options *ret_options)
 		{"pid", required_argument, NULL, OPTION_PID},
 		{"job", required_argument, NULL, OPTION_JOB},
 		{"container", required_argument, NULL, OPTION_CONTAINER},
+		{"cause", required_argument, NULL, OPTION_CAUSE},
 		{"unattributed", no_argument, NULL, OPTION_UNATTRIBUTED},
 		{"help", no_argument, NULL, 'h'},
 		{0}};

@@ -48,6 +48,7 @@ void ps_print_table(const struct ps_view *view, const struct ps_rows *rows)
 		{{"GPU", false}, ps_text_gpu},
 		{{"PID", true}, ps_text_pid},
 		{{"TID", true}, ps_text_tid}, /* only where somebody has one */
+		{{"CAUSE", false}, ps_text_cause},
 		{{"MEMORY", true}, memory},
 		{{"USER", false}, user},
 		{{"JOB/CONTAINER", false}, ps_text_place},
@@ -139,6 +140,7 @@ static void print_gpu(const struct ps_view *view, const struct amounts_gpu *gpu)
 		(void)printf("  %s\n", gpu->error.msg);
 	if (gpu->memory == AMOUNTS_ANSWERED || gpu->listed == AMOUNTS_ANSWERED)
 		print_sum(gpu);
+	ps_print_gpu_causes(view, (uint32_t)(gpu - view->amounts.gpus));
 	if (view->scan.pid_namespace_initial || gpu->unattributed_bytes == GW_UNKNOWN ||
 	    gpu->unattributed_bytes == 0)
 		return;

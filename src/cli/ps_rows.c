@@ -70,6 +70,18 @@ static bool fits_gpu(const struct making *making, const struct ps_row *row)
 	return ps_holds_gpu(making->view, row->process, &making->gpu, &any) || !any;
 }
 
+static bool fits_cause(const struct making *making, const struct ps_row *row)
+{
+	const struct verdicts *verdicts = &making->view->verdicts;
+
+	for (uint32_t i = 0; i < verdicts->count; i++) {
+		if (verdicts->list[i].cause == making->options->cause &&
+		    ps_is_about(making->view, row, &verdicts->list[i]))
+			return true;
+	}
+	return false;
+}
+
 static bool fits(const struct making *making, const struct ps_row *row)
 {
 	const struct ps_options *options = making->options;
@@ -87,6 +99,8 @@ static bool fits(const struct making *making, const struct ps_row *row)
 	if (options->container &&
 	    !(process && (begins_with(process->place.container_id, options->container) ||
 			  begins_with(process->place.pod_uid, options->container))))
+		return false;
+	if (options->cause != CAUSE_NONE && !fits_cause(making, row))
 		return false;
 	return !options->unattributed ||
 	       (process && row->bytes == GW_UNKNOWN && row->line == ACCOUNT_NONE);

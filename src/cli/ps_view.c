@@ -33,6 +33,8 @@ int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps
 	if (code == 0)
 		code = accounting_join(&view.scan, &view.amounts, after_ns(COMPARE_NS),
 				       &view.accounting, ret_error);
+	if (code == 0)
+		code = ps_find_causes(&view, ret_error);
 	if (code < 0)
 		ps_view_done(&view);
 	else
@@ -42,6 +44,7 @@ int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps
 
 void ps_view_done(struct ps_view *view)
 {
+	causes_free(&view->verdicts);
 	accounting_free(&view->accounting);
 	accounting_amounts_free(&view->amounts);
 	scan_free(&view->scan);

@@ -102,8 +102,9 @@ class Ps(helper.CommandLine):
         devices = {reference["device"] for reference in row["references"]}
         self.assertLessEqual({"nvidiactl", "nvidia-uvm", "nvidia0"}, devices)
         self.assertIn("ps-holder 64 0", row["command"])
+        self.assertEqual((row["cause"], [cause["id"] for cause in row["causes"]]), ("live-owner", ["C01"]))
         text = self.text()
-        self.assertRegex(text, rf"(?m)^0 +{holder.pid} .*MiB .*sleeping.* \S*ps-holder 64 0$")
+        self.assertRegex(text, rf"(?m)^0 +{holder.pid} +live-owner .*MiB .*sleeping.* \S*ps-holder 64 0$")
         self.assertRegex(text, rf"(?m)^  \d+ B used = {row['bytes']} B by processes \+")
 
     def test_what_a_dead_creator_left_stands_once(self):
@@ -122,6 +123,10 @@ class Ps(helper.CommandLine):
         self.assertRegex(text, rf"(?m)^pid {holder.pid} is dead; its .* MiB on GPU 0 are held by 3 processes with its "
                                rf"open files: {', '.join(map(str, sorted(children)))} \(they are of its process group or session\)$")
         self.assertEqual(text.count("shared"), 2)
+        self.assertEqual({row["cause"] for row in view["rows"]}, {"inherited"})
+        for name in ["inherited", "C02"]:
+            self.assertEqual(self.pids("--cause", name), sorted(children))
+        self.assertEqual(self.pids("--cause", "live-owner"), [])
         # The number that nvidia-smi shows leads to those who hold it.
         self.assertEqual(self.pids("--pid", str(holder.pid)), sorted(children))
         tree = self.text("--tree")
@@ -167,7 +172,7 @@ class Ps(helper.CommandLine):
             self.assertEqual(self.pids("--user", "12345"), [])
             uuid = self.ps()["gpus"][0]["uuid"]
             self.assertEqual(self.pids("--gpu", uuid), sorted([holder.pid, other.pid]))
-            self.assertRegex(self.text("--unattributed"), rf"(?m)^1 +{os.getpid()} +- ")
+            self.assertRegex(self.text("--unattributed"), rf"(?m)^1 +{os.getpid()} +\S+ +- ")
         self.assertIn("slurm 4711 (by environment)", self.text("--job", "4711"))
         self.assertNotIn("\nGPU 1", self.text("--gpu", "0"))
 
@@ -190,7 +195,7 @@ class Ps(helper.CommandLine):
         row, = view["rows"]
         self.assertEqual((row["pid"], row["gpu"], row["bytes"]), (holder.pid, None, None))
         text = self.text("--deadline", "4", "--gpu", "0", status=4)
-        self.assertRegex(text, rf"(?m)^nvidia0-1 +{holder.pid} +- ")
+        self.assertRegex(text, rf"(?m)^nvidia0-1 +{holder.pid} +live-owner\? +- ")
         self.assertRegex(text, r"(?m)^amounts of memory are not known: driver does not answer \(")
         self.settings("devices=2")
 
@@ -241,7 +246,7 @@ class Ps(helper.CommandLine):
                                 (["--user", "no-such-user"], "no-such-user"), (["--sort", "size"], "'size'"),
                                 (["--watch=0"], "'0'"), (["--watch", "2", "3"], "'3'"), (["--deadline", "1e3"], "1e3"),
                                 (["--gpu", ""], "no GPU"), (["--gpu", "7"], "'7'"), (["--gpu", "GPU-x"], "GPU-x"),
-                                (["--job", ""], "no job"), (["--container", ""], "no container"), (["--pid"], "--pid"),
+                                (["--cause", "C41"], "C41"), (["--cause", ""], "--cause"), (["--job", ""], "no job"), (["--container", ""], "no container"), (["--pid"], "--pid"),
                                 (["--frob"], "--frob"), (["--json=1"], "--json=1"), (["4711"], "4711"),
                                 (["--json", "--tree"], "--tree")]:
             self.one_line(self.run_it("ps", *arguments), 2, word)
