@@ -148,6 +148,7 @@ static void a_keeper_that_holds_nothing_is_gone_with_the_pool(void **state)
 
 static void the_devices_of_a_restarted_host_have_other_numbers(void **state)
 {
+	struct state_report report;
 	struct gw_pool *pool;
 
 	(void)state;
@@ -158,7 +159,9 @@ static void the_devices_of_a_restarted_host_have_other_numbers(void **state)
 	/* Only device 1 of before: the pool sees its pieces, and has none itself. */
 	assert_int_equal(setenv("CUDA_VISIBLE_DEVICES", "1,0", 1), 0);
 	pool = keeper_pool("service", 0);
-	(void)state_run(pool, OPS({OP_MAP, GW_STATE_READ, .expect = -ENOENT, .name = "weights"}));
+	report =
+		state_run(pool, OPS({OP_MAP, GW_STATE_READ, .expect = -ENOENT, .name = "weights"}));
+	assert_non_null(strstr(report.ops[0].error.msg, "the one that is kept is of GPU-"));
 	(void)state_run(pool, OPS({OP_CREATE, GW_STATE_SEALED, .bytes = MIB, .name = "weights"},
 				  {OP_SEAL, .name = "weights"}));
 	gw_pool_close(pool);
