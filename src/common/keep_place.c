@@ -85,6 +85,14 @@ bool keep_place_name_is_good(const char *name)
 	return true;
 }
 
+static char *put(char *to, const char *text)
+{
+	size_t bytes = strlen(text);
+
+	memcpy(to, text, bytes + 1);
+	return to + bytes;
+}
+
 void keep_place_quote(const char *name, char text[KEEP_QUOTED_MAX])
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -92,17 +100,13 @@ void keep_place_quote(const char *name, char text[KEEP_QUOTED_MAX])
 	char *to = text;
 
 	if (name[0] != '-' && name[strspn(name, plain)] == '\0') {
-		(void)strcpy(text, name);
+		(void)put(text, name);
 		return;
 	}
-	to = stpcpy(to, name[0] == '-' ? "-- '" : "'");
-	for (; *name; name++) {
-		if (*name == '\'')
-			to = stpcpy(to, "'\\''");
-		else
-			*to++ = *name;
-	}
-	(void)strcpy(to, "'");
+	to = put(to, name[0] == '-' ? "-- '" : "'");
+	for (; *name; name++)
+		to = put(to, *name == '\'' ? "'\\''" : (const char[]){*name, '\0'});
+	(void)put(to, "'");
 }
 
 void keep_place_file(const char *name, const char *end, char file[KEEP_FILE_MAX])

@@ -2,6 +2,7 @@
 #include "ward/state_kept.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -132,14 +133,20 @@ int state_kept_explain(const struct state *state, const struct state_piece *piec
 		       struct gw_error *ret_error)
 {
 	char name[KEEP_QUOTED_MAX];
+	char keeper[32] = "lost keeper";
+	int32_t pid;
 
 	if (!piece->kept)
 		return 0;
+	pid = keep_pid(state->keep);
+	if (pid > 0)
+		(void)snprintf(keeper, sizeof(keeper), "keeper pid %d", pid);
 	keep_place_quote(keep_name(state->keep), name);
-	return err_own(ret_error, -ESTALE,
-		       "state '%s' of another GPU or driver instance cannot be mapped (keeper pid "
-		       "%d): drop it with `gpuward state rm %s`",
-		       piece->name, keep_pid(state->keep), name);
+	return err_own(
+		ret_error, -ESTALE,
+		"state '%s' of another GPU or driver instance cannot be mapped (%s): drop it "
+		"with `gpuward state rm %s`",
+		piece->name, keeper, name);
 }
 
 bool state_kept_drop(struct state *state, const struct state_piece *piece)
