@@ -5,13 +5,16 @@
  * deadline and no more, and no second probe is started while it does; without NVML that is said.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +216,69 @@ static void the_dead_leader_of_a_process_group_is_proof(void **state)
 	pipe_send(&life);
 }
 
+static int sockets[2];
+
+/* Holds what it is sent, by another number than the sender's. */
+static int receive_and_wait(void *argument)
+{
+	int received = socket_receive_fd(sockets[1]);
+	int other = fcntl(received, F_DUPFD_CLOEXEC, 200);
+
+	(void)argument;
+	fd_closep(&life.fds[1]);
+	fd_close(received);
+	NEED(other >= 200, 1);
+	pipe_send(&up);
+	(void)pipe_wait(&life);
+	return 0;
+}
+
+static int open_and_wait(void *argument)
+{
+	fd_closep(&life.fds[1]);
+	NEED(open(argument, O_RDWR | O_CLOEXEC) >= 0, 1);
+	pipe_send(&up);
+	(void)pipe_wait(&life);
+	return 0;
+}
+
+static uint32_t group_of(pid_t pid)
+{
+	for (uint32_t i = 0; i < scan.process_count; i++) {
+		if (scan.processes[i].pid == pid)
+			return accounting.share.group[i];
+	}
+	return ACCOUNT_NONE;
+}
+
+static void who_received_a_descriptor_shares_it(void **state)
+{
+	char path[128];
+	pid_t receiver, other;
+	int device;
+
+	(void)state;
+	look(0); /* the machine's files are made at the first use */
+	(void)snprintf(path, sizeof(path), "%s/dev/nvidia1", soft_dir());
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
+	receiver = child_start(receive_and_wait, NULL);
+	other = child_start(open_and_wait, path);
+	device = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(device >= 0);
+	socket_send_fd(sockets[0], device);
+	assert_int_equal(pipe_wait(&up), 1);
+	assert_int_equal(pipe_wait(&up), 1);
+	look(0);
+	assert_int_not_equal(group_of(getpid()), ACCOUNT_NONE);
+	assert_int_equal(group_of(receiver), group_of(getpid()));
+	assert_int_not_equal(group_of(other), ACCOUNT_NONE);
+	assert_int_not_equal(group_of(other), group_of(getpid()));
+	assert_false(accounting.share.incomplete);
+	fd_close(device);
+	fd_close(sockets[0]);
+	fd_close(sockets[1]);
+}
+
 static void a_driver_that_hangs_costs_the_deadline(void **state)
 {
 	int device = 0;
@@ -360,6 +426,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_dead_client_left_goes_to_its_child, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(the_dead_leader_of_a_process_group_is_proof, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(who_received_a_descriptor_shares_it, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_driver_that_hangs_costs_the_deadline, set_up,
 						tear_down),
