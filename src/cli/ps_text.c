@@ -15,7 +15,8 @@
 #include "cli/bytes.h"
 #include "holders/text.h"
 
-#define GPUS_MAX 64
+#define GPUS_MAX   64
+#define USERS_KEPT 64
 
 static void printable(char *text, const char *from, size_t bytes)
 {
@@ -154,26 +155,35 @@ int32_t ps_find_user(const char *name)
 	return find_entry(name, -1, &entry, buffer, sizeof(buffer)) ? (int32_t)entry.pw_uid : -1;
 }
 
-/* The last one is kept: rows of one user mostly follow each other. */
+/* The last ones are kept: a machine has few users, and sorting asks for each many times. */
 void ps_text_user(int32_t uid, char *text)
 {
-	static char last[OUT_CELL_MAX];
-	static int32_t last_uid = -1;
+	static struct {
+		bool used;
+		int32_t uid;
+		char name[OUT_CELL_MAX];
+	} kept[USERS_KEPT];
+	static size_t next;
 	struct passwd entry;
 	char buffer[1024];
+	size_t at = 0;
 
 	if (uid < 0) {
 		(void)snprintf(text, OUT_CELL_MAX, "-");
 		return;
 	}
-	if (uid != last_uid) {
+	while (at < USERS_KEPT && !(kept[at].used && kept[at].uid == uid))
+		at++;
+	if (at == USERS_KEPT) {
+		at = next++ % USERS_KEPT;
+		kept[at].used = true;
+		kept[at].uid = uid;
 		if (find_entry(NULL, uid, &entry, buffer, sizeof(buffer)))
-			printable_word(last, entry.pw_name);
+			printable_word(kept[at].name, entry.pw_name);
 		else
-			(void)snprintf(last, sizeof(last), "%d", uid);
-		last_uid = uid;
+			(void)snprintf(kept[at].name, OUT_CELL_MAX, "%d", uid);
 	}
-	memcpy(text, last, sizeof(last));
+	memcpy(text, kept[at].name, OUT_CELL_MAX);
 }
 
 int32_t ps_uid(const struct ps_view *view, const struct ps_row *row)
