@@ -152,7 +152,7 @@ static void look_at(struct member *member, int32_t pid)
 	bool first = finding != NULL;
 
 	publish(member->crew, finding);
-	if (result == LOOK_DONE)
+	if (result == LOOK_DONE || first)
 		publish(member->crew, look_second(&member->look, first));
 	look_end(&member->look);
 	count(member, result);

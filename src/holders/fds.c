@@ -83,9 +83,11 @@ void fds_look_at(struct look *look, int folder, int fds, const char *name,
 	struct scan_reference reference = place->reference;
 	struct statx file;
 
-	/* One that was closed meanwhile is no loss. */
-	if (statx(fds, name, LOOK_STATX_FLAGS, STATX_TYPE | STATX_INO, &file) < 0)
+	/* One that was closed meanwhile is no loss; to list them can be allowed where to follow them is not. */
+	if (statx(fds, name, LOOK_STATX_FLAGS, STATX_TYPE | STATX_INO, &file) < 0) {
+		look->links_denied |= errno == EACCES || errno == EPERM;
 		return;
+	}
 	if (device_find(look->devices, &file, &reference.device, &reference.other_node)) {
 		if (reference.held == SCAN_IN_FLIGHT)
 			finding_count(look, finding, &reference);

@@ -186,13 +186,16 @@ static enum look_result identify(struct look *look, struct finding *finding)
 static enum look_result look_into(struct look *look, struct finding *finding)
 {
 	int64_t count = fds_look(look, look->folder, 0, finding);
+	enum look_result result = LOOK_DONE;
 
 	if (count < 0)
 		return refused(look, (int)-count, finding);
 	threads_look(look, finding);
 	if (count == 0 && finding->count == 0)
 		exiting_look(look, finding);
-	return finding->count > 0 ? identify(look, finding) : LOOK_DONE;
+	if (finding->count > 0)
+		result = identify(look, finding);
+	return result == LOOK_DONE && look->links_denied ? LOOK_DENIED : result;
 }
 
 enum look_result look_first(struct look *look, int32_t pid, struct finding **ret_finding)
@@ -204,6 +207,7 @@ enum look_result look_first(struct look *look, int32_t pid, struct finding **ret
 	*ret_finding = NULL;
 	look->pid = pid;
 	look->rings = 0;
+	look->links_denied = false;
 	look_beat(look);
 	(void)snprintf(name, sizeof(name), "%d", pid);
 	look->folder = openat(look->proc, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -213,7 +217,7 @@ enum look_result look_first(struct look *look, int32_t pid, struct finding **ret
 		return result;
 	}
 	result = look_into(look, finding);
-	if (result == LOOK_DONE && finding->count > 0)
+	if ((result == LOOK_DONE || result == LOOK_DENIED) && finding->count > 0)
 		*ret_finding = finding;
 	else
 		finding_free(finding);

@@ -86,7 +86,8 @@ struct look {
 	/* Of the present process. */
 	int32_t pid;
 	int folder;
-	uint32_t rings; /* io_urings among its descriptors */
+	uint32_t rings;	   /* io_urings among its descriptors */
+	bool links_denied; /* not all of its descriptors could be looked at */
 	uint64_t descriptors;
 	struct scan_unseen unseen; /* added up over processes until it is taken */
 	/* Numbers of file systems without a device (their major is 0) that have no dma-bufs. */
@@ -103,7 +104,8 @@ struct look {
 void look_beat(struct look *look);
 
 /*
- * The first half for PID. Sets *RET_FINDING to what was found, NULL if it is nobody of interest; the caller frees it.
+ * The first half for PID. Sets *RET_FINDING to what was found, NULL if it is nobody of interest; the caller frees it. It
+ * can be set for a process of which not everything may be seen, LOOK_DENIED, too.
  * Returns an enum look_result. look->folder stays open for the second half, until look_end().
  */
 enum look_result look_first(struct look *look, int32_t pid, struct finding **ret_finding);

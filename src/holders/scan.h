@@ -245,7 +245,7 @@ const struct scan_process *scan_find(const struct scan *scan, int32_t pid);
 /* The relative PID (see struct scan_relative), or NULL: there is no such process, or nobody here is related. */
 const struct scan_relative *scan_find_relative(const struct scan *scan, int32_t pid);
 
-/* Was PID there, but its descriptors not readable? */
+/* Was PID there, but its descriptors, or some of them, not readable? */
 bool scan_was_denied(const struct scan *scan, int32_t pid);
 
 /*

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -174,6 +175,45 @@ static void an_end_without_a_trace_is_counted(void **state)
 	assert_non_null(strstr(text, "1 process is ending, and where in the kernel is not known"));
 }
 
+/* Scans as a user who may do little; ends with 0 if one process was denied and is no holder. */
+static _Noreturn void look_as_nobody(void)
+{
+	bool denied;
+
+	if (geteuid() == 0 &&
+	    (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
+		_exit(2);
+	if (scan_run(&options, &scan, NULL) < 0)
+		_exit(3);
+	denied = scan.process_count == 0 && scan.unseen.denied == 1 &&
+		 scan_was_denied(&scan, 101) && scan.unseen.needs_ptrace;
+	scan_free(&scan);
+	_exit(denied ? 0 : 1);
+}
+
+static void descriptors_that_cannot_be_followed_are_counted(void **state)
+{
+	char secret[128], file[160], link[160];
+	int status;
+	pid_t pid;
+
+	(void)state;
+	stage_process(101, 'S', 0x400000, NULL, NULL);
+	(void)snprintf(secret, sizeof(secret), "%s/secret", root);
+	(void)snprintf(file, sizeof(file), "%s/file", secret);
+	(void)snprintf(link, sizeof(link), "%s/proc/101/fd/7", root);
+	assert_int_equal(mkdir(secret, 0000), 0);
+	assert_int_equal(symlink(file, link), 0);
+	assert_int_equal(chmod(root, 0755), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		look_as_nobody();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void odd_files_do_no_harm(void **state)
 {
 	char text[8192];
@@ -207,6 +247,7 @@ int main(void)
 		STAGED(a_process_that_ends_in_the_driver_is_a_holder),
 		STAGED(a_process_that_ends_elsewhere_is_none),
 		STAGED(an_end_without_a_trace_is_counted),
+		STAGED(descriptors_that_cannot_be_followed_are_counted),
 		STAGED(odd_files_do_no_harm),
 	};
 
