@@ -19,6 +19,7 @@ enum cli_exit {
 int cli_printed(void);
 
 int command_drill(int argc, char **argv);
+int command_explain(int argc, char **argv);
 int command_pools(int argc, char **argv);
 int command_ps(int argc, char **argv);
 int command_state(int argc, char **argv);

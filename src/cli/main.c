@@ -25,6 +25,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"drill", "stage GPU faults and memory releases, and watch the recovery", command_drill},
+	{"explain", "say why memory of a GPU is in use, and what to do", command_explain},
 	{"pools", "show what all pools of workers are doing", command_pools},
 	{"ps", "show who holds a GPU, and how much of its memory", command_ps},
 	{"state", "show and remove device memory that is kept beyond its pool", command_state},

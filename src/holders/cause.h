@@ -102,10 +102,11 @@ struct verdict {
 	enum cause_policy policy;
 	uint32_t
 		process; /* index into scan.processes, the first of `members`; CAUSE_NOBODY for a GPU's */
-	int32_t pid;	/* of `process`, or NVML's label where nobody holds anything; 0 none */
-	int32_t tid;	/* 0: the process as a whole */
-	uint32_t gpu;	/* index into amounts.gpus; CAUSE_NOBODY: of several, or not known */
-	uint64_t bytes; /* of device memory that it accounts for; GW_UNKNOWN */
+	int32_t pid;	 /* of `process`, or NVML's label where nobody holds anything; 0 none */
+	int32_t creator; /* C02: the pid, as NVML names it, whose memory they keep; else 0 */
+	int32_t tid;	 /* 0: the process as a whole */
+	uint32_t gpu;	 /* index into amounts.gpus; CAUSE_NOBODY: of several, or not known */
+	uint64_t bytes;	 /* of device memory that it accounts for; GW_UNKNOWN */
 	/* Several processes with one cause that end or live together; ascending, `process` is the first. */
 	uint32_t *members;
 	uint32_t member_count;

@@ -105,6 +105,7 @@ void cause_inherited(struct cause_run *run)
 			if (is_heir(run, other, lineage->creator))
 				tell_member(run, verdict, other);
 		}
+		verdict->creator = lineage->creator;
 		verdict->bytes = listed_bytes(run, lineage->creator);
 		if (lineage->how == LINEAGE_REST) {
 			verdict->certainty = CAUSE_LIKELY;

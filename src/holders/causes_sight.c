@@ -46,9 +46,15 @@ void cause_denied(struct cause_run *run)
 	verdict = tell_all(run, CAUSE_DENIED, CAUSE_CERTAIN, CAUSE_ADVISE);
 	scan_unseen_text(run->scan, text, sizeof(text));
 	tell(run, verdict, "not looked at", "/proc/PID/fd", "%s", text);
-	tell(run, verdict, "processes not readable", "/proc/PID/fd", "%u", unseen->denied);
-	tell_remedy(run, verdict, "run it as root, or with %s",
-		    unseen->needs_ptrace ? "CAP_SYS_PTRACE" : "CAP_CHECKPOINT_RESTORE");
+	if (unseen->denied)
+		tell(run, verdict, "processes not readable", "/proc/PID/fd", "%u", unseen->denied);
+	if (unseen->needs_ptrace || unseen->needs_checkpoint)
+		tell_remedy(run, verdict, "run it as root, or with %s",
+			    unseen->needs_ptrace ? "CAP_SYS_PTRACE" : "CAP_CHECKPOINT_RESTORE");
+	else
+		tell_remedy(run, verdict,
+			    "none: no privilege that is lacking would show more; where this is a "
+			    "container, run it on the host");
 }
 
 static void tell_hidden_label(struct cause_run *run, const struct fact_label *label)
