@@ -2,27 +2,32 @@
 #include "holders/crew.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "holders/folder.h"
 
 #define THREADS_MAX 16U
 #define MEMBERS_MAX 64U /* with those that replace stuck ones */
 #define STACK_BYTES (256U << 10)
 #define CHECK_NS    20000000ULL	  /* how often stuck ones are looked for */
 #define REPLACE_NS  100000000ULL  /* no step for so long: somebody else goes on beside it */
-#define STUCK_NS    1000000000ULL /* no step for so long: nobody waits for it any more */
+#define STUCK_NS    1000000000ULL /* blocked and no step for so long: nobody waits for it any more */
 
 struct member {
 	struct crew *crew;
 	struct look look;
 	_Atomic uint64_t beat_ns;
+	int32_t tid;   /* its own; 0 before it runs */
 	int32_t pid;   /* at which it looks; -1 none */
 	bool replaced; /* another one was started for it */
 };
@@ -83,6 +88,7 @@ static int32_t claim(struct member *member)
 
 	(void)pthread_mutex_lock(&crew->lock);
 	look_beat(&member->look);
+	member->tid = gettid();
 	member->pid = -1;
 	if (!crew->closed && crew->next < crew->plan.pid_count)
 		member->pid = crew->plan.pids[crew->next++];
@@ -296,6 +302,24 @@ int crew_start(const struct crew_plan *plan, struct crew **ret_crew, struct gw_e
 	return 0;
 }
 
+/*
+ * A thread that makes no step can also be one that gets no processor: it is waited for, up to the deadline. One that
+ * has not run yet is such a one.
+ */
+static bool is_blocked(const struct member *member)
+{
+	char path[64], text[512];
+	const char *end;
+
+	if (member->tid == 0)
+		return false;
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", member->tid);
+	if (folder_read_once(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return true;
+	end = strrchr(text, ')');
+	return !end || end[1] != ' ' || end[2] != 'R';
+}
+
 /* Called with the lock: starts others for those that do not move. Returns whether there is anything to wait for. */
 static bool tend(struct crew *crew)
 {
@@ -311,7 +335,7 @@ static bool tend(struct crew *crew)
 		if (silent > REPLACE_NS && !member->replaced && member->pid >= 0 &&
 		    crew->next < crew->plan.pid_count)
 			member->replaced = add_member(crew) == 0;
-		if (silent <= STUCK_NS)
+		if (silent <= STUCK_NS || !is_blocked(member))
 			waiting = true;
 	}
 	return waiting;

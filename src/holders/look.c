@@ -237,8 +237,10 @@ struct finding *look_second(struct look *look, bool first)
 	if (look->without_maps && !first)
 		return NULL;
 	finding = finding_new();
-	if (!finding)
+	if (!finding) {
+		look->unseen.references_dropped++;
 		return NULL;
+	}
 	finding->second = true;
 	finding->process.pid = look->pid;
 	if (!look->without_maps)

@@ -184,7 +184,7 @@ struct scan_unseen {
 	uint32_t rings_unreachable; /* io_urings that are mapped but have no descriptor */
 	uint32_t
 		exiting_unknown; /* processes that are ending, and it cannot be known where in the kernel */
-	uint32_t references_dropped; /* over SCAN_REFERENCES_MAX */
+	uint32_t references_dropped; /* over SCAN_REFERENCES_MAX, or no memory */
 	int32_t hidepid; /* the mount option of /proc that applies to this process; 0 none, -1 unknown */
 	bool foreign_proc; /* /proc is of another pid namespace: sockets cannot be looked into */
 	bool needs_ptrace; /* CAP_SYS_PTRACE would show more */
