@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +26,9 @@
 
 #define INSIDE_ENV     "GPUWARD_SOFT_INSIDE"
 #define KERNEL_LOG_ENV "GPUWARD_KERNEL_LOG"
+
+/* The largest file that each emulated machine has: its table of processes and memory. */
+#define FILE_SIZE_MIN (16U << 20)
 
 /* A machine of our own behaves, in time too, as the one that was measured. */
 static const char own_settings[] = "# An H200, as measured.\ndelays=measured\n";
@@ -77,9 +81,14 @@ static bool find_library(char folder[PATH_MAX])
 
 static int write_settings(const char *folder)
 {
+	struct rlimit limit;
 	char path[PATH_MAX];
 	cleanup_fd int fd = -1;
 
+	/* The emulated machine is made of files: under such a limit it could not work, and the kernel would end
+	 * this process by SIGXFSZ at the first of them, with the folder left. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < FILE_SIZE_MIN)
+		return -EFBIG;
 	(void)snprintf(path, sizeof(path), "%s/settings", folder);
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)

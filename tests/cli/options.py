@@ -192,6 +192,17 @@ class Soft(helper.CommandLine):
         done = self.soft("sh", "-c", "(sleep 0.3; test -d $GPUWARD_SOFT_DIR && echo there) &")
         self.assertEqual((done.returncode, done.stdout), (0, "there\n"))
 
+    def test_a_small_limit_of_file_sizes_is_told_and_leaves_nothing(self):
+        small = os.path.join(self.folder, "limited")
+        os.mkdir(small)
+        self.environment["XDG_RUNTIME_DIR"] = small
+        done = subprocess.run(["sh", "-c", 'ulimit -f 0; exec "$0" --soft -- true', helper.PROGRAM],
+                              env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(os.listdir(small), [])
+
     @unittest.skipIf(os.geteuid() != 0, "needs root, for a file system of its own")
     def test_a_file_system_without_room(self):
         small = os.path.join(self.folder, "small")
