@@ -25,7 +25,8 @@
 
 #define ACCOUNT_NONE UINT32_MAX
 
-/* The probe between two questions: it stays while it is well, and while it hangs. */
+/* The probe between two questions: there is one only while it hangs. One that is well has ended: NVML keeps device
+ * files open, so it would be a holder itself. */
 struct accounting_probe {
 	const char *program; /* NULL: where it is installed */
 	bool open;
@@ -44,7 +45,7 @@ struct accounting_probe {
 int accounting_ask(struct accounting_probe *probe, const struct scan *scan, uint64_t deadline_ns,
 		   struct amounts *ret_amounts, struct gw_error *ret_error);
 
-/* Ends the probe: at once, also where it hangs. */
+/* Lets go of a probe that hangs, at once. */
 void accounting_probe_close(struct accounting_probe *probe);
 
 /* Ends amounts, also those that are all zero. */

@@ -85,8 +85,6 @@ static int make_ready(struct accounting_probe *probe, const struct scan *scan, u
 
 	if (probe->open && probe->probe.socket < 0 && !probe_reap(&probe->probe))
 		return refuse_hung(probe->probe.child.process.pid, ret_error);
-	if (probe->open && probe->probe.socket >= 0)
-		return 0;
 	probe->open = false;
 	if (hung)
 		return refuse_hung(hung->pid, ret_error);
@@ -282,8 +280,11 @@ int accounting_ask(struct accounting_probe *probe, const struct scan *scan, uint
 		amounts.answer = answer_of(&amounts.error);
 	} else if (ask_all(probe, until_ns, deadline_ns, &amounts) < 0) {
 		accounting_amounts_free(&amounts);
+		accounting_probe_close(probe);
 		return err_os(ret_error, ENOMEM, "no memory for what NVML tells");
 	}
+	if (probe->open && probe->probe.socket >= 0)
+		accounting_probe_close(probe);
 	*ret_amounts = amounts;
 	return 0;
 }

@@ -237,7 +237,7 @@ class Ps(helper.CommandLine):
             holder, _ = self.hold(1, 0)
             while not json.loads(line)["rows"]:
                 line = watch.stdout.readline()
-            self.assertEqual(json.loads(line)["rows"][0]["pid"], holder.pid)
+            self.assertEqual([row["pid"] for row in json.loads(line)["rows"]], [holder.pid])
             watch.stdout.close()
             watch.wait(timeout=30)
 
