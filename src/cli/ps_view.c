@@ -13,7 +13,7 @@
 
 #include "common/fd.h"
 
-/* For comparing open files, which comes after NVML's deadline. */
+/* For comparing open files there is at least so much time, also when NVML has taken all of it. */
 #define COMPARE_NS UINT64_C(300000000)
 
 int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps_view *ret_view,
@@ -22,6 +22,7 @@ int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps
 	struct scan_options options = {.deadline_ns = deadline_ns / 5 * 4};
 	struct ps_view view = {0};
 	uint64_t until_ns = after_ns(deadline_ns);
+	uint64_t compare_ns;
 	uint64_t now;
 	int code = scan_run(&options, &view.scan, ret_error);
 
@@ -30,8 +31,10 @@ int ps_view_take(struct accounting_probe *probe, uint64_t deadline_ns, struct ps
 	now = now_ns();
 	code = accounting_ask(probe, &view.scan, now < until_ns ? until_ns - now : 1, &view.amounts,
 			      ret_error);
+	compare_ns = after_ns(COMPARE_NS);
 	if (code == 0)
-		code = accounting_join(&view.scan, &view.amounts, after_ns(COMPARE_NS),
+		code = accounting_join(&view.scan, &view.amounts,
+				       compare_ns > until_ns ? compare_ns : until_ns,
 				       &view.accounting, ret_error);
 	if (code == 0)
 		code = ps_find_causes(&view, ret_error);

@@ -8,21 +8,34 @@
  * Sorted by a merge of our own: a process may end in between, so the order may contradict itself, which qsort() does
  * not promise to survive.
  *
+ * kcmp takes numbers, which can pass to other processes. Who is still the one of the snapshot after the search was it at
+ * every question; so each process is checked once, at the end, and where one has gone all is searched again without it.
+ *
  * Read next: share.h.
  */
 #include "holders/share.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "common/err.h"
 #include "common/fd.h"
+#include "holders/folder.h"
+#include "holders/look.h"
+
+#define ROUNDS 3
 
 struct search {
 	const struct scan *scan;
 	uint64_t deadline_ns;
 	uint32_t *parent; /* of each process: a forest, whose roots stand for the groups */
+	bool *gone;	  /* of each process: it has ended */
 	bool incomplete;
 	bool stopped;
 };
@@ -48,24 +61,54 @@ static void join(uint32_t *parent, uint32_t a, uint32_t b)
 		parent[root_a] = root_b;
 }
 
+/* The number by which kcmp finds the table of descriptors. */
+static int32_t number_of(const struct scan *scan, const struct scan_reference *reference)
+{
+	return reference->tid ? reference->tid : scan->processes[reference->process].pid;
+}
+
 /* Compares A and B, and joins their processes if it is one file. What cannot be compared is not equal. */
 static int compare(struct search *search, const struct scan_reference *a,
 		   const struct scan_reference *b)
 {
-	int order = -1;
-	int code;
+	long order;
 
 	if (search->stopped)
-		return order;
-	code = scan_compare_files(search->scan, a, b, &order);
-	if (code == 0 && order == 0)
+		return -1;
+	order = syscall(SYS_kcmp, number_of(search->scan, a), number_of(search->scan, b), KCMP_FILE,
+			a->fd, b->fd);
+	if (order == 0)
 		join(search->parent, a->process, b->process);
-	/* One that has ended meanwhile shares with nobody. */
-	if (code < 0 && code != -ESRCH)
+	/* One that has ended or closed it meanwhile shares with nobody. */
+	else if (order < 0 && errno != ESRCH && errno != EBADF)
 		search->incomplete = true;
-	if (code == -ENOSYS || now_ns() >= search->deadline_ns)
+	if ((order < 0 && errno == ENOSYS) || now_ns() >= search->deadline_ns)
 		search->stopped = search->incomplete = true;
-	return order;
+	return order == 0 ? 0 : order == 2 ? 1 : -1;
+}
+
+/* Marks those that are not the processes of the snapshot any more. Returns whether there were new ones. */
+static bool find_gone(struct search *search)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < search->scan->process_count; i++) {
+		const struct scan_process *known = &search->scan->processes[i];
+		struct scan_process now;
+		char path[64], text[1024];
+		ssize_t got;
+
+		if (search->gone[i])
+			continue;
+		(void)snprintf(path, sizeof(path), "/proc/%d/stat", known->pid);
+		got = folder_read_file(AT_FDCWD, path, text, sizeof(text));
+		process_init(&now);
+		if (got > 0 && process_parse_stat(text, (size_t)got, &now) &&
+		    now.start_ticks == known->start_ticks)
+			continue;
+		search->gone[i] = found = true;
+	}
+	return found;
 }
 
 static int by_device_and_number(const void *left, const void *right)
@@ -134,24 +177,26 @@ static void sort(struct search *search, const struct scan_reference **list, size
 	}
 }
 
-static size_t collect(const struct scan *scan, const struct scan_reference **list)
+static size_t collect(const struct search *search, const struct scan_reference **list)
 {
+	const struct scan *scan = search->scan;
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < scan->reference_count; i++) {
-		enum scan_held held = scan->references[i].held;
+		const struct scan_reference *reference = &scan->references[i];
 
-		if (held == SCAN_FD || held == SCAN_FD_OF_THREAD)
-			list[count++] = &scan->references[i];
+		if ((reference->held == SCAN_FD || reference->held == SCAN_FD_OF_THREAD) &&
+		    !search->gone[reference->process])
+			list[count++] = reference;
 	}
 	qsort(list, count, sizeof(struct scan_reference *), by_device_and_number);
 	return count;
 }
 
-static void search_all(struct search *search, const struct scan_reference **list,
-		       const struct scan_reference **room)
+static void search_once(struct search *search, const struct scan_reference **list,
+			const struct scan_reference **room)
 {
-	size_t count = drop_equal_neighbours(search, list, collect(search->scan, list));
+	size_t count = drop_equal_neighbours(search, list, collect(search, list));
 	size_t end;
 
 	for (size_t at = 0; at < count; at = end) {
@@ -159,6 +204,26 @@ static void search_all(struct search *search, const struct scan_reference **list
 			;
 		sort(search, list + at, end - at, room);
 	}
+}
+
+static void separate(const struct search *search)
+{
+	for (uint32_t i = 0; i < search->scan->process_count; i++)
+		search->parent[i] = i;
+}
+
+static void search_all(struct search *search, const struct scan_reference **list,
+		       const struct scan_reference **room)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		separate(search);
+		search_once(search, list, room);
+		if (!find_gone(search))
+			return;
+	}
+	/* They end faster than they can be compared: then nothing is said. */
+	separate(search);
+	search->incomplete = true;
 }
 
 /* Roots become numbers, in their order. */
@@ -177,17 +242,19 @@ int share_find(const struct scan *scan, uint64_t deadline_ns, struct share *ret_
 {
 	size_t count = (size_t)scan->reference_count + 1;
 	cleanup_free uint32_t *parent = calloc((size_t)scan->process_count + 1, sizeof(*parent));
+	cleanup_free bool *gone = calloc((size_t)scan->process_count + 1, sizeof(*gone));
 	cleanup_free const struct scan_reference **list =
 		calloc(2 * count, sizeof(struct scan_reference *));
 	struct share share = {.group = calloc((size_t)scan->process_count + 1, sizeof(uint32_t))};
-	struct search search = {.scan = scan, .deadline_ns = deadline_ns, .parent = parent};
+	struct search search = {
+		.scan = scan, .deadline_ns = deadline_ns, .parent = parent, .gone = gone};
 
-	if (!parent || !list || !share.group) {
+	if (!parent || !gone || !list || !share.group) {
 		free(share.group);
 		return err_os(ret_error, ENOMEM, "no memory for groups of processes");
 	}
-	for (uint32_t i = 0; i < scan->process_count; i++)
-		parent[i] = i;
+	/* Numbers of another namespace name nobody to kcmp. */
+	search.stopped = search.incomplete = scan->unseen.foreign_proc;
 	search_all(&search, list, list + count);
 	number_groups(scan, parent, &share);
 	share.incomplete = search.incomplete;

@@ -154,6 +154,9 @@ static void a_client_is_joined_with_its_process(void **state)
 	assert_int_equal(child_end(pid), 0);
 	look(0);
 	assert_int_equal(line_of(pid)->pid, 0);
+	/* The probe of the look before holds nothing any more. */
+	assert_int_equal(scan.process_count, 0);
+	assert_false(probe.open);
 }
 
 static void what_a_dead_client_left_goes_to_its_child(void **state)
@@ -277,6 +280,31 @@ static void who_received_a_descriptor_shares_it(void **state)
 	fd_close(device);
 	fd_close(sockets[0]);
 	fd_close(sockets[1]);
+}
+
+static void who_has_ended_since_the_scan_shares_with_nobody(void **state)
+{
+	struct scan_options options = {0};
+	int device = 0;
+	pid_t pid = child_start(use_and_fork, &device);
+
+	(void)state;
+	assert_int_equal(pipe_wait(&up), 1);
+	look(0);
+	assert_int_equal(scan.process_count, 2);
+	assert_int_equal(accounting.share.group_count, 1);
+	forget();
+	assert_int_equal(scan_run(&options, &scan, &error), 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(child_end(pid), -SIGKILL);
+	assert_int_equal(share_find(&scan, GW_FOREVER, &accounting.share, &error), 0);
+	assert_int_equal(accounting.share.group_count, 2);
+	assert_false(accounting.share.incomplete);
+	share_free(&accounting.share);
+	/* Without time nothing is said. */
+	assert_int_equal(share_find(&scan, 0, &accounting.share, &error), 0);
+	assert_int_equal(accounting.share.group_count, 2);
+	pipe_send(&life);
 }
 
 static void a_driver_that_hangs_costs_the_deadline(void **state)
@@ -429,6 +457,8 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(who_received_a_descriptor_shares_it, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(who_has_ended_since_the_scan_shares_with_nobody,
+						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_driver_that_hangs_costs_the_deadline, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(no_probe_joins_one_that_hangs, set_up, tear_down),
