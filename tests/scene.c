@@ -146,10 +146,26 @@ void scene_watched(const struct scan_process *process, uint64_t time_ns, enum am
 	scene.facts.watch_count = 1;
 }
 
+/* What holds for every verdict of every scene. */
+static void check_verdicts(void)
+{
+	for (uint32_t i = 0; i < scene.verdicts.count; i++) {
+		const struct verdict *verdict = &scene.verdicts.list[i];
+
+		assert_true(verdict->evidence_count > 0);
+		assert_true(verdict->remedy[0] != '\0');
+		assert_true((verdict->certainty == CAUSE_ONE_OF) == (verdict->other != CAUSE_NONE));
+		assert_true((verdict->certainty == CAUSE_CERTAIN) == !verdict->decide);
+		assert_true((verdict->process == CAUSE_NOBODY) == (verdict->member_count == 0));
+		assert_true(!i || verdict[-1].cause <= verdict->cause);
+	}
+}
+
 void scene_judge(void)
 {
 	causes_free(&scene.verdicts);
 	assert_int_equal(causes_find(&scene.input, &scene.verdicts, NULL), 0);
+	check_verdicts();
 }
 
 const struct verdict *scene_verdict(enum cause cause)
@@ -165,6 +181,7 @@ const struct verdict *scene_only(enum cause cause)
 {
 	causes_free(&scene.verdicts);
 	assert_int_equal(causes_find_one(&scene.input, cause, &scene.verdicts, NULL), 0);
+	check_verdicts();
 	for (uint32_t i = 0; i < scene.verdicts.count; i++)
 		assert_int_equal(scene.verdicts.list[i].cause, cause);
 	return scene_verdict(cause);

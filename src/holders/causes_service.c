@@ -55,6 +55,8 @@ static void tell_mps(struct cause_run *run, const struct scan_process *process,
 		process->mps_pipe_directory ? process->mps_pipe_directory : "/tmp/nvidia-mps";
 
 	verdict->bytes = listed_bytes(run, process->pid);
+	if (certainty != CAUSE_CERTAIN)
+		verdict->decide = "whether NVML lists it as a client of MPS";
 	tell_program(run, verdict, process);
 	tell_of(run, verdict, "pipe directory", process->pid, "environ", "%s%s", folder,
 		process->mps_pipe_directory ? "" : " (not set: the usual one)");

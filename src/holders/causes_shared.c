@@ -237,6 +237,8 @@ void cause_registered(struct cause_run *run)
 /* Only those who are listed use UVM, and more is used than their lists say. */
 void cause_managed(struct cause_run *run)
 {
+	if (anybody_unlisted(run))
+		return;
 	FOR_EACH_HOLDER(run, process)
 	{
 		uint32_t gpu = gpu_of(run, process);
@@ -249,7 +251,7 @@ void cause_managed(struct cause_run *run)
 			continue;
 		amounts = &run->input->amounts->gpus[gpu];
 		unexplained = unexplained_bytes(amounts);
-		if (unexplained == 0 || unexplained == GW_UNKNOWN || anybody_unlisted(run))
+		if (unexplained == 0 || unexplained == GW_UNKNOWN)
 			continue;
 		verdict = tell_process(run, CAUSE_MANAGED, CAUSE_ONE_OF, CAUSE_LEAVE, process);
 		verdict->bytes = amounts->process_count == 1 ? unexplained : GW_UNKNOWN;

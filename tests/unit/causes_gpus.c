@@ -367,6 +367,81 @@ static void a_full_bar1_with_normal_memory_is_told(void **state)
 	assert_null(scene_only(CAUSE_BAR1));
 }
 
+/* A scene in which all of these apply, and then the one number that they need is not known. */
+static void an_unknown_amount_is_blamed_on_nobody(void **state)
+{
+	static const enum cause causes[] = {CAUSE_REMOTE_IMPORTER, CAUSE_NUMA,
+					    CAUSE_OTHER_NAMESPACE, CAUSE_MANAGED};
+
+	(void)state;
+	(void)scene_process(100, 1, 100, 100, "a");
+	scene_client(ALONE);
+	scene_listed(100, 1);
+	scene.facts.fabric = AMOUNTS_YES;
+	scene.facts.memory_is_numa = AMOUNTS_YES;
+	scene.scan.pid_namespace_initial = false;
+	scene_unattributed(8192);
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+		assert_non_null(scene_only(causes[i]));
+	scene.gpu.unattributed_bytes = GW_UNKNOWN;
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+		assert_null(scene_only(causes[i]));
+	scene.gpu.unattributed_bytes = 0;
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
+		assert_null(scene_only(causes[i]));
+}
+
+static void what_is_normal_depends_on_what_is_told_apart(void **state)
+{
+	(void)state;
+	scene_unattributed(64);
+	assert_null(scene_only(CAUSE_DRIVER_LEAK));
+	scene_unattributed(65);
+	assert_non_null(scene_only(CAUSE_DRIVER_LEAK));
+	/* With reserved memory in it: 640 MiB, or a fiftieth of the GPU. */
+	scene.gpu.reserved_bytes = GW_UNKNOWN;
+	scene_unattributed(2040);
+	assert_null(scene_only(CAUSE_DRIVER_LEAK));
+	scene_unattributed(2060);
+	assert_non_null(scene_only(CAUSE_DRIVER_LEAK));
+	scene.gpu.total_bytes = 8192 * SCENE_MIB;
+	scene_unattributed(640);
+	assert_null(scene_only(CAUSE_DRIVER_LEAK));
+	scene_unattributed(641);
+	assert_non_null(scene_only(CAUSE_DRIVER_LEAK));
+}
+
+static void while_somebody_ends_nothing_is_a_leak(void **state)
+{
+	(void)state;
+	scene_unattributed(8192);
+	scene.gpu.watched_ns = 31000000000ULL;
+	scene_process(100, 1, 100, 100, "nvidia-smi")->flags = SCAN_PF_EXITING;
+	scene_holds(SCAN_FD, SCAN_CONTROL);
+	assert_int_equal(scene_only(CAUSE_DRIVER_LEAK)->other, CAUSE_EXITING);
+	scene.processes[0].flags = 0;
+	assert_int_equal(scene_only(CAUSE_DRIVER_LEAK)->certainty, CAUSE_LIKELY);
+	scene.references[0].held = SCAN_EXITING;
+	assert_int_equal(scene_only(CAUSE_DRIVER_LEAK)->other, CAUSE_EXITING);
+}
+
+static void the_texts_of_a_gpu_say_what_was_seen(void **state)
+{
+	(void)state;
+	scene.gpu.persistence = AMOUNTS_YES;
+	assert_true(scene_says(scene_only(CAUSE_BASELINE), "persistence", "on"));
+	scene.gpu.persistence = AMOUNTS_UNKNOWN;
+	assert_false(scene_says(scene_only(CAUSE_BASELINE), "persistence", "o"));
+	scene.facts.suspending = AMOUNTS_YES;
+	assert_true(scene_says(scene_only(CAUSE_SUSPEND), "suspend", "in progress"));
+	assert_false(scene_says(scene_only(CAUSE_SUSPEND), "UVM deferred release queue", "busy"));
+	scene.gpu.memory = AMOUNTS_LOST;
+	scene.gpu.recovery_action = 1;
+	assert_non_null(strstr(scene_only(CAUSE_GPU_LOST)->remedy, "reset the GPU"));
+	scene.gpu.recovery_action = 0;
+	assert_non_null(strstr(scene_only(CAUSE_GPU_LOST)->remedy, "drain the machine"));
+}
+
 static void without_nvml_and_facts_nothing_is_invented(void **state)
 {
 	(void)state;
@@ -409,6 +484,10 @@ int main(void)
 		TEST(a_leak_is_told_only_when_all_else_was_looked_at),
 		TEST(a_suspend_is_told),
 		TEST(a_full_bar1_with_normal_memory_is_told),
+		TEST(an_unknown_amount_is_blamed_on_nobody),
+		TEST(what_is_normal_depends_on_what_is_told_apart),
+		TEST(while_somebody_ends_nothing_is_a_leak),
+		TEST(the_texts_of_a_gpu_say_what_was_seen),
 		TEST(without_nvml_and_facts_nothing_is_invented),
 	};
 

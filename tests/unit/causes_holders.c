@@ -411,8 +411,90 @@ static void a_mig_handle_is_no_ordinary_client(void **state)
 	assert_int_equal(scene_only(CAUSE_MIG)->pid, 101);
 }
 
-/* Two runs of the same program must not differ, and every text must be fit for a terminal. */
-static void every_verdict_has_evidence_a_remedy_and_clean_text(void **state)
+static void a_creators_number_in_session_and_parent_counts(void **state)
+{
+	(void)state;
+	(void)scene_process(100, 70, 100, 70, "session");
+	scene_client(ALONE);
+	(void)scene_process(101, 90, 101, 101, "parent");
+	scene_client(ALONE);
+	scene_listed(70, 100);
+	assert_int_equal(scene_only(CAUSE_INHERITED)->certainty, CAUSE_CERTAIN);
+	assert_int_equal(scene.verdicts.count, 1);
+	assert_int_equal(scene_verdict(CAUSE_INHERITED)->member_count, 1);
+	assert_int_equal(scene_verdict(CAUSE_INHERITED)->creator, 70);
+	assert_true(
+		scene_says(scene_verdict(CAUSE_INHERITED), "belongs to the creator by", "session"));
+}
+
+static void the_child_of_a_living_client_is_not_the_heir_of_another(void **state)
+{
+	(void)state;
+	(void)scene_process(90, 1, 90, 90, "client");
+	scene_client(ALONE);
+	(void)scene_process(101, 90, 101, 101, "its child");
+	scene_client(ALONE);
+	scene_listed(70, 100);
+	scene_listed(90, 100);
+	scene_judge();
+	assert_null(scene_verdict(CAUSE_INHERITED));
+	assert_true(scene_says(causes_main(&scene.verdicts, 1), "shares the files of", "90"));
+}
+
+/* Whoever only asks NVML, or ends already, is no heir by elimination. */
+static void only_who_can_keep_memory_is_an_heir(void **state)
+{
+	(void)state;
+	(void)scene_process(100, 1, 100, 100, "monitor");
+	scene_holds(SCAN_FD, SCAN_CONTROL);
+	scene_holds(SCAN_FD, SCAN_GPU);
+	scene_process(101, 1, 101, 101, "ends")->flags = SCAN_PF_EXITING;
+	scene_client(ALONE);
+	(void)scene_process(102, 1, 102, 102, "nvidia-smi");
+	scene_client(ALONE);
+	scene_listed(70, 100);
+	assert_null(scene_only(CAUSE_INHERITED));
+}
+
+static void a_list_that_is_not_whole_proves_nothing(void **state)
+{
+	(void)state;
+	(void)scene_process(100, 1, 100, 100, "a");
+	scene_holds(SCAN_FD, SCAN_CONTROL);
+	assert_null(scene_only(CAUSE_LIVE_OWNER));
+	scene.gpu.listed = AMOUNTS_FAILED;
+	assert_int_equal(scene_only(CAUSE_LIVE_OWNER)->certainty, CAUSE_LIKELY);
+	scene.gpu.listed = AMOUNTS_ANSWERED;
+	scene.gpu.processes_left_out = 1;
+	assert_non_null(scene_only(CAUSE_LIVE_OWNER));
+	scene.gpu.processes_left_out = 0;
+	scene.amounts.answer = AMOUNTS_HUNG;
+	assert_non_null(scene_only(CAUSE_LIVE_OWNER));
+	scene.amounts.answer = AMOUNTS_ANSWERED;
+	scene.scan.unseen.foreign_proc = true;
+	assert_non_null(scene_only(CAUSE_LIVE_OWNER));
+}
+
+static void a_tracer_counts_while_its_target_runs(void **state)
+{
+	(void)state;
+	scene_process(100, 1, 100, 100, "a")->tracer_pid = 7;
+	scene_client(ALONE);
+	assert_true(scene_says(scene_only(CAUSE_TRACED), "tracer", "7"));
+}
+
+static void a_program_whose_file_is_gone_keeps_its_name(void **state)
+{
+	(void)state;
+	scene_process(100, 1, 100, 100, "x")->exe = "/opt/nv-hostengine (deleted)";
+	scene_client(ALONE);
+	assert_non_null(scene_only(CAUSE_DAEMON));
+	scene.processes[0].exe = "/opt/x";
+	assert_null(scene_only(CAUSE_DAEMON));
+}
+
+/* The rest of it scene.c checks for all scenes. */
+static void every_text_is_fit_for_a_terminal(void **state)
 {
 	struct scan_process *process;
 
@@ -481,7 +563,13 @@ int main(void)
 		TEST(an_mps_client_goes_through_its_server),
 		TEST(services_are_left_alone),
 		TEST(a_mig_handle_is_no_ordinary_client),
-		TEST(every_verdict_has_evidence_a_remedy_and_clean_text),
+		TEST(a_creators_number_in_session_and_parent_counts),
+		TEST(the_child_of_a_living_client_is_not_the_heir_of_another),
+		TEST(only_who_can_keep_memory_is_an_heir),
+		TEST(a_list_that_is_not_whole_proves_nothing),
+		TEST(a_tracer_counts_while_its_target_runs),
+		TEST(a_program_whose_file_is_gone_keeps_its_name),
+		TEST(every_text_is_fit_for_a_terminal),
 		TEST(names_lead_to_causes_and_back),
 	};
 
