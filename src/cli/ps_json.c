@@ -153,10 +153,9 @@ static void add_process(json_t *object, const struct ps_view *view, uint32_t ind
 	json_decref(rest);
 }
 
-static const char *owner_of(const struct ps_view *view, const struct ps_row *row)
+static const char *owner_of(const struct account_line *line)
 {
-	return row->line == ACCOUNT_NONE ? ps_owner_id(ACCOUNT_HOLDER)
-					 : ps_owner_id(view->accounting.lines[row->line].owner);
+	return ps_owner_id(line ? line->owner : ACCOUNT_HOLDER);
 }
 
 static json_t *causes(const struct ps_view *view, const struct ps_row *row)
@@ -183,7 +182,7 @@ static json_t *row_object(const struct ps_view *view, const struct ps_row *row)
 	ps_text_state(view, row, state);
 	object = json_pack(
 		"{s:i, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:s, s:o, s:o}", "pid", pid, "owner",
-		owner_of(view, row), "gpu",
+		owner_of(line), "gpu",
 		row->gpu == ACCOUNT_NONE ? json_null()
 					 : json_integer(view->amounts.gpus[row->gpu].index),
 		"bytes", number(row->bytes), "shared", row->shared, "creator_pid",

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "cli/bytes.h"
-#include "common/fd.h"
 #include "holders/text.h"
 
 #define PREFIX_MAX 160
@@ -207,7 +206,7 @@ static void print_lines(const struct ps_view *view, const struct ps_rows *rows)
 void ps_print_tree(const struct ps_view *view, const struct ps_rows *rows)
 {
 	size_t count = (size_t)view->scan.process_count + 1;
-	cleanup_free bool *flags = calloc(2 * count, sizeof(*flags));
+	bool *flags = calloc(2 * count, sizeof(*flags));
 	struct tree tree = {view, flags, flags ? flags + count : NULL, out_has_utf8()};
 
 	if (!flags) {
@@ -225,4 +224,5 @@ void ps_print_tree(const struct ps_view *view, const struct ps_rows *rows)
 	print_lines(view, rows);
 	if (rows->count == 0)
 		(void)puts("no holder");
+	free(flags);
 }

@@ -228,14 +228,12 @@ static int ask_amounts(struct asking *asking, struct amounts_gpu *gpu, struct pr
 	return code;
 }
 
-static int ask_gpus(struct asking *asking, struct amounts *amounts, uint32_t count)
+/* Returns -ENOMEM, or 0. ROOM is for an answer. */
+static int ask_each(struct asking *asking, struct amounts *amounts, uint32_t count,
+		    struct probe_processes *room)
 {
-	cleanup_free struct probe_processes *room = malloc(sizeof(*room));
 	int code = 0;
 
-	amounts->gpus = calloc((size_t)count + 1, sizeof(struct amounts_gpu));
-	if (!room || !amounts->gpus)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < count && code == 0; i++) {
 		struct amounts_gpu *gpu = &amounts->gpus[amounts->gpu_count++];
 
@@ -248,6 +246,18 @@ static int ask_gpus(struct asking *asking, struct amounts *amounts, uint32_t cou
 		if (amounts->error.code == 0 && amounts->answer == AMOUNTS_HUNG)
 			amounts->error = gpu->error;
 	}
+	return code;
+}
+
+static int ask_gpus(struct asking *asking, struct amounts *amounts, uint32_t count)
+{
+	struct probe_processes *room = malloc(sizeof(*room));
+	int code = -ENOMEM;
+
+	amounts->gpus = calloc((size_t)count + 1, sizeof(struct amounts_gpu));
+	if (room && amounts->gpus)
+		code = ask_each(asking, amounts, count, room);
+	free(room);
 	return code;
 }
 

@@ -240,26 +240,31 @@ static void number_groups(const struct scan *scan, uint32_t *parent, struct shar
 int share_find(const struct scan *scan, uint64_t deadline_ns, struct share *ret_share,
 	       struct gw_error *ret_error)
 {
-	size_t count = (size_t)scan->reference_count + 1;
-	cleanup_free uint32_t *parent = calloc((size_t)scan->process_count + 1, sizeof(*parent));
-	cleanup_free bool *gone = calloc((size_t)scan->process_count + 1, sizeof(*gone));
-	cleanup_free const struct scan_reference **list =
-		calloc(2 * count, sizeof(struct scan_reference *));
-	struct share share = {.group = calloc((size_t)scan->process_count + 1, sizeof(uint32_t))};
-	struct search search = {
-		.scan = scan, .deadline_ns = deadline_ns, .parent = parent, .gone = gone};
+	size_t processes = (size_t)scan->process_count + 1;
+	size_t references = (size_t)scan->reference_count + 1;
+	struct search search = {.scan = scan,
+				.deadline_ns = deadline_ns,
+				.parent = calloc(processes, sizeof(uint32_t)),
+				.gone = calloc(processes, sizeof(bool))};
+	const struct scan_reference **list = calloc(2 * references, sizeof(*list));
+	struct share share = {.group = calloc(processes, sizeof(uint32_t))};
+	int code = 0;
 
-	if (!parent || !gone || !list || !share.group) {
-		free(share.group);
-		return err_os(ret_error, ENOMEM, "no memory for groups of processes");
-	}
 	/* Numbers of another namespace name nobody to kcmp. */
 	search.stopped = search.incomplete = scan->unseen.foreign_proc;
-	search_all(&search, list, list + count);
-	number_groups(scan, parent, &share);
-	share.incomplete = search.incomplete;
-	*ret_share = share;
-	return 0;
+	if (search.parent && search.gone && list && share.group) {
+		search_all(&search, list, list + references);
+		number_groups(scan, search.parent, &share);
+		share.incomplete = search.incomplete;
+		*ret_share = share;
+	} else {
+		share_free(&share);
+		code = err_os(ret_error, ENOMEM, "no memory for groups of processes");
+	}
+	free(search.parent);
+	free(search.gone);
+	free(list);
+	return code;
 }
 
 void share_free(struct share *share)
