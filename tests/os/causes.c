@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
@@ -234,6 +235,42 @@ static void a_descriptor_in_flight_is_told(void **state)
 	verdict = verdict_of(child.pid, CAUSE_IN_FLIGHT);
 	assert_non_null(verdict);
 	assert_true(says(verdict, "waiting in a socket", "1 descriptor"));
+	stage_end(&child);
+}
+
+/* One file in two slots of a ring, and no descriptor of it. Returns 0 where no ring can be made. */
+static int32_t hold_in_a_ring(void *argument)
+{
+	struct io_uring_params parameters = {0};
+	int ring = (int)syscall(SYS_io_uring_setup, 4, &parameters);
+	int fds[2];
+
+	(void)argument;
+	if (ring < 0)
+		return 0;
+	fds[0] = fds[1] = stage_open();
+	if (fds[0] < 0 || syscall(SYS_io_uring_register, ring, IORING_REGISTER_FILES, fds, 2) < 0)
+		return -errno;
+	(void)close(fds[0]);
+	return ring;
+}
+
+static void a_file_of_an_io_uring_is_told(void **state)
+{
+	struct stage_child child = stage_child(hold_in_a_ring, NULL);
+	const struct verdict *verdict;
+
+	(void)state;
+	if (child.value == 0) {
+		stage_end(&child);
+		printf("an io_uring is not allowed here\n");
+		skip();
+	}
+	judge();
+	verdict = verdict_of(child.pid, CAUSE_IO_URING);
+	assert_non_null(verdict);
+	assert_true(says(verdict, "registered files", "2"));
+	assert_int_equal(main_of(child.pid), CAUSE_IO_URING);
 	stage_end(&child);
 }
 
@@ -593,6 +630,7 @@ int main(void)
 		EMULATED(a_threads_own_table_is_told),
 		EMULATED(a_descriptor_in_flight_is_told),
 		NUMBERS(a_descriptor_in_flight_is_told),
+		EMULATED(a_file_of_an_io_uring_is_told),
 		NUMBERS(a_mapping_without_a_descriptor_is_told),
 		EMULATED(a_stopped_holder_is_told),
 		EMULATED(a_traced_holder_is_told),
