@@ -73,9 +73,10 @@ static void say_failed(struct slot *slot)
 
 	if (tally->quick_deaths > 0 && tally->failed_starts == 0)
 		(void)err_own(error, GW_EPOOLFAILED,
-			      "worker %u died %u times in a row without completing a task, and is "
+			      "worker %u died %u time%s in a row without completing a task, and is "
 			      "not started again",
-			      slot->number, tally->quick_deaths);
+			      slot->number, tally->quick_deaths,
+			      tally->quick_deaths == 1 ? "" : "s");
 	used = strlen(error->msg);
 	if (tally->failed_starts > 1)
 		(void)snprintf(error->msg + used, sizeof(error->msg) - used,

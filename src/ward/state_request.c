@@ -2,6 +2,7 @@
 #include "ward/state_request.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -215,6 +216,19 @@ static bool on_seal(struct state_client *client, const struct state_offer *offer
 
 /* ---- mapping ---- */
 
+/*
+ * The last copy of the socket is closed, though the loop has not come to that yet:
+ *
+ *	a child of dead worker A ends		worker B, an instant later, asks for what A had
+ *	both lie in the loop: if B's request comes first, A's end is still to be waited for, and no refusal
+ */
+static bool has_hung_up(const struct state_client *client)
+{
+	struct pollfd fd = {.fd = client->socket, .events = POLLIN};
+
+	return poll(&fd, 1, 0) > 0 && (fd.revents & POLLHUP);
+}
+
 static bool refuse_busy(struct state_client *client, const struct state_piece *piece,
 			const struct state_client *other)
 {
@@ -280,7 +294,8 @@ static bool on_map(struct state_client *client, const struct state_offer *offer)
 	if (piece->owner == STATE_NOBODY)
 		return map_mutable(client, piece);
 	owner = client->state->clients[piece->owner];
-	if (owner->gone || !(owner->fenced || owner->closed))
+	if ((owner->gone && !has_hung_up(owner)) ||
+	    !(owner->gone || owner->fenced || owner->closed))
 		return refuse_busy(client, piece, owner);
 	return false;
 }
