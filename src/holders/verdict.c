@@ -92,24 +92,29 @@ struct verdict *tell_process(struct cause_run *run, enum cause cause,
 	return verdict;
 }
 
+/* Room for one more; it is always a power of two. */
+static bool has_room(struct cause_run *run, struct verdict *verdict)
+{
+	uint32_t count = verdict->member_count;
+	size_t room = count ? 2 * (size_t)count : 1;
+	void *members;
+
+	if (count & (count - 1))
+		return true;
+	members = reallocarray(verdict->members, room, sizeof(*verdict->members));
+	if (members)
+		verdict->members = members;
+	else
+		run->out->no_memory = true;
+	return members != NULL;
+}
+
 void tell_member(struct cause_run *run, struct verdict *verdict, const struct scan_process *process)
 {
-	uint32_t index = (uint32_t)(process - run->scan->processes);
-	uint32_t count = verdict->member_count;
-	uint32_t *members = verdict->members;
-
-	/* The room is the next power of two. */
-	if (!(count & (count - 1))) {
-		members = realloc(members, (count ? 2 * (size_t)count : 1) * sizeof(*members));
-		if (!members) {
-			run->out->no_memory = true;
-			return;
-		}
-		verdict->members = members;
-	}
-	members[count] = index;
-	verdict->member_count = count + 1;
-	verdict->process = members[0];
+	if (!has_room(run, verdict))
+		return;
+	verdict->members[verdict->member_count++] = (uint32_t)(process - run->scan->processes);
+	verdict->process = verdict->members[0];
 }
 
 static void add(struct cause_run *run, struct verdict *verdict, const char *what,
