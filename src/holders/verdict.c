@@ -92,31 +92,6 @@ struct verdict *tell_process(struct cause_run *run, enum cause cause,
 	return verdict;
 }
 
-/* Room for one more; it is always a power of two. */
-static bool has_room(struct cause_run *run, struct verdict *verdict)
-{
-	uint32_t count = verdict->member_count;
-	size_t room = count ? 2 * (size_t)count : 1;
-	void *members;
-
-	if (count & (count - 1))
-		return true;
-	members = reallocarray(verdict->members, room, sizeof(*verdict->members));
-	if (members)
-		verdict->members = members;
-	else
-		run->out->no_memory = true;
-	return members != NULL;
-}
-
-void tell_member(struct cause_run *run, struct verdict *verdict, const struct scan_process *process)
-{
-	if (!has_room(run, verdict))
-		return;
-	verdict->members[verdict->member_count++] = (uint32_t)(process - run->scan->processes);
-	verdict->process = verdict->members[0];
-}
-
 static void add(struct cause_run *run, struct verdict *verdict, const char *what,
 		const char *source, const char *value)
 {
