@@ -111,12 +111,21 @@ static bool is_quiet(const struct nlmsghdr *header)
 	return false;
 }
 
+/* The message behind HEADER, with *BYTES left from there on. They begin at multiples of 4. */
+static const struct nlmsghdr *next_message(const struct nlmsghdr *header, size_t *bytes)
+{
+	size_t step = NLMSG_ALIGN(header->nlmsg_len);
+
+	*bytes -= step < *bytes ? step : *bytes;
+	return (const struct nlmsghdr *)(const void *)((const char *)header + step);
+}
+
 /* Returns false at the end of the answer. */
 static bool take_answer(struct quiet *quiet, uint32_t *room, const char *answer, size_t bytes)
 {
 	const struct nlmsghdr *header = (const struct nlmsghdr *)(const void *)answer;
 
-	for (; NLMSG_OK(header, bytes); header = NLMSG_NEXT(header, bytes)) {
+	for (; NLMSG_OK(header, bytes); header = next_message(header, &bytes)) {
 		const struct unix_diag_msg *socket = NLMSG_DATA(header);
 
 		if (header->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
