@@ -98,7 +98,7 @@ static void describe(const struct crew_plan *plan, const struct scan_options *op
 	struct timespec now = {0};
 
 	scan->taken_ns = now_ns();
-	scan->emulated = plan->devices->emulated;
+	scan->emulated = plan->devices && plan->devices->emulated;
 	scan->pid_namespace = plan->pid_namespace;
 	scan->pid_namespace_initial = namespaces_pid_is_initial();
 	scan->unseen.foreign_proc = !plan->own_proc;
@@ -128,7 +128,7 @@ static int prepare(const struct scan_options *options, struct crew_plan *plan,
 	int64_t count;
 	int code;
 
-	plan->devices = malloc(sizeof(*plan->devices));
+	plan->devices = calloc(1, sizeof(*plan->devices));
 	if (!plan->devices)
 		return err_os(ret_error, ENOMEM, "cannot look at processes");
 	code = device_table_read(options->root ? options->root : "", plan->devices, ret_error);
